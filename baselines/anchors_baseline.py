@@ -10,8 +10,7 @@ import math
 import pathlib
 
 import torch
-import torch_baseline
-from torch_baseline import Unsupported
+from torch_baseline import Unsupported, serve
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "kernels" / "anchors"
 DRIVER = ctypes.CDLL("libcuda.so.1")
@@ -108,6 +107,5 @@ def attention(request, t):
     return launch("attention", min(multiprocessors(), tiles), 32768 + 4 * 128 * 256 + 32768 + 80, arguments)
 
 
-torch_baseline.OPERATORS = {"gemm": gemm, "attention": attention}
 if __name__ == "__main__":
-    torch_baseline.main()
+    serve({"gemm": gemm, "attention": attention})

@@ -44,14 +44,14 @@ class Case:
     driver = ctypes.CDLL("libcuda.so.1")
     flush = None
 
-    def __init__(self, request):
+    def __init__(self, request, operators):
         self.opened = {}
         self.tensors = {}
         self.work = None
         self.into = None
         self.tf32 = False
         try:
-            self.prepare(request)
+            self.prepare(request, operators)
         except Exception:
             self.release()
             raise
@@ -78,13 +78,13 @@ class Case:
         flat = torch.as_tensor(Memory(pointer, count * dtype.itemsize), device="cuda").view(dtype)
         return flat[:: spec["step"]].view(spec["shape"]) if spec["step"] > 1 else flat.view(spec["shape"])
 
-    def prepare(self, request):
+    def prepare(self, request, operators):
         self.tensors = {spec["name"]: self.tensor(spec) for spec in request["tensors"]}
         self.tf32 = request["precision"].startswith("tf32")
         torch.backends.cuda.matmul.allow_tf32 = self.tf32
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-        work = OPERATORS[request["operator"]](request, self.tensors)
+        work = operators[request["operator"]](request, self.tensors)
         self.into = getattr(work, "into", None)
         self.work = torch.compile(work, mode="max-autotune-no-cudagraphs") if COMPILE else work
         for _ in range(2):
@@ -137,11 +137,23 @@ class Case:
         return {"ns": [start.elapsed_time(end) * 1e6 / launches for start, end in pairs]}
 
 
+def numbers(request):
+    """The numbers of a variant by name: alpha for `nt alpha=0.5`."""
+    words = (word.split("=") for word in request["variant"].split(" ") if "=" in word)
+    return {name: float(value) for name, value in words}
+
+
 def gemm(request, t):
     a, b, c = t["A"], t["B"], t["C"]
-    letters = request["variant"].split(" ")
+    letters, given = request["variant"].split(" "), numbers(request)
     a = a.transpose(-1, -2) if "tn" in letters or "tt" in letters else a
     b = b.transpose(-1, -2) if "nt" in letters or "tt" in letters else b
+    if given:
+        if a.dtype != c.dtype:
+            raise Unsupported("alpha and beta with results of another type")
+        blend = torch.addmm if a.dim() == 2 else torch.baddbmm
+        alpha, beta = given.get("alpha", 1.0), given.get("beta", 0.0)
+        return lambda: blend(c, a, b, alpha=alpha, beta=beta, out=c)
     if a.dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
         if b.is_contiguous() or a.dim() != 2:
             raise Unsupported("eight-bit products of this layout")
@@ -291,13 +303,13 @@ OPERATORS = {
 }
 
 
-def answer(cases, request):
+def answer(cases, operators, request):
     ask = request["ask"]
     if ask == "describe":
         name = f"torch {torch.__version__} on {torch.cuda.get_device_name()}"
-        return {"name": name, "operators": list(OPERATORS)}
+        return {"name": name, "operators": list(operators)}
     if ask == "prepare":
-        cases[request["case"]] = Case(request)
+        cases[request["case"]] = Case(request, operators)
         return {"config": f"torch {torch.__version__}{', compiled' if COMPILE else ''}"}
     if ask == "release":
         case = cases.pop(request["case"], None)
@@ -306,12 +318,13 @@ def answer(cases, request):
     return case.run() if ask == "run" else case.time(request)
 
 
-def main():
+def serve(operators):
+    """Answers requests for these operators: functions, by name, of a request and the tensors by name, each of which gives the work."""
     torch.zeros(1, device="cuda")
     cases = {}
     for line in sys.stdin:
         try:
-            reply = {"ok": True, **answer(cases, json.loads(line))}
+            reply = {"ok": True, **answer(cases, operators, json.loads(line))}
         except Unsupported as why:
             reply = {"error": str(why), "unsupported": True}
         except Exception as error:  # every failure is an answer
@@ -321,4 +334,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    serve(OPERATORS)

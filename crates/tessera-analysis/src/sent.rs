@@ -8,6 +8,7 @@
 use rustc_hash::FxHashMap;
 use tessera_layout::{Axis, Dims, Distribution, LinearLayout, MmaAtom, Operand, WARP, WarpGrid};
 use tessera_types::DType;
+use tessera_types::room::SENT_BY_WARPGROUP;
 
 /// Rows that a warpgroup sends at a time.
 pub const ROWS: u64 = 64;
@@ -18,13 +19,13 @@ const LINES: [u64; 3] = [128, 64, 32];
 /// Bytes that a part has room for.
 pub const HALF_BYTES: u64 = ROWS * LINES[0];
 /// Parts that a warpgroup has room for.
-pub const HALVES: u64 = 2;
+pub const HALVES: u64 = SENT_BY_WARPGROUP as u64 / HALF_BYTES;
 /// What a swizzled buffer's first byte is a multiple of.
 pub const STAGING_ALIGN: u64 = 1024;
 
 /// Shared memory that so many warps send through.
 pub fn staging_bytes(warps: u64) -> u64 {
-    warps / 4 * HALVES * HALF_BYTES
+    warps / 4 * u64::from(SENT_BY_WARPGROUP)
 }
 
 /// A tile in parts.

@@ -65,6 +65,7 @@ fn subject(operator: &str, precision: &str, extents: &[(&str, u64)], variant: &s
         sizes: Sizes::Given(vec![Shapes {
             extents: extents.iter().map(|(name, value)| (name.to_string(), vec![*value])).collect(),
             variant: Some(variant.to_string()),
+            ..Shapes::default()
         }]),
     };
     let library = Library::select(&selection, CompileOptions::default(), Device::Cpu).expect("a case of the library");

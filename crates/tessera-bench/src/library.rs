@@ -396,7 +396,8 @@ impl PlanSubject {
                 config = tiles.collect::<Vec<_>>().join(",");
             }
         }
-        let (outputs, tensors, lane) = (outputs_of(&plan), Tensors(tensors), Lane::Case);
+        let before = vec![None; tensors.len()];
+        let (outputs, tensors, lane) = (outputs_of(&plan), Tensors { list: tensors, before }, Lane::Case);
         let (options, device) = (options.clone(), device.clone());
         Ok(PlanSubject { plan, tensors, kernels, launches, options, device, outputs, phases, config, lane })
     }
@@ -428,17 +429,28 @@ pub(crate) fn decoder(dtype: DType) -> fn(u64) -> f64 {
 }
 
 /// A plan's tensors, as references read them.
-struct Tensors(Vec<Guarded>);
+struct Tensors {
+    list: Vec<Guarded>,
+    /// What those that are read and written hold before a launch.
+    before: Vec<Option<Tensor>>,
+}
+
+impl Tensors {
+    /// What a reference reads of a tensor.
+    fn before(&self, tensor: usize) -> &Tensor {
+        self.before[tensor].as_ref().unwrap_or_else(|| self.list[tensor].view())
+    }
+}
 
 impl Inputs for Tensors {
     fn numbers(&self, tensor: usize, start: usize, out: &mut [f64]) {
-        if self.0[tensor].view().read_f64(start, out).is_err() {
+        if self.before(tensor).read_f64(start, out).is_err() {
             out.fill(f64::NAN);
         }
     }
 
     fn codes(&self, tensor: usize, start: usize, out: &mut [u64]) {
-        if self.0[tensor].view().read_codes(start, out).is_err() {
+        if self.before(tensor).read_codes(start, out).is_err() {
             out.fill(u64::MAX);
         }
     }
@@ -461,9 +473,14 @@ impl Subject for PlanSubject {
         self.plan.exact_lane
     }
 
+    fn repeatable(&self) -> bool {
+        self.plan.repeatable()
+    }
+
     fn refresh(&mut self, seed: u64, lane: Lane) -> Result<(), Fault> {
         self.lane = lane;
-        for (spec, tensor) in self.plan.tensors.iter().zip(&self.tensors.0) {
+        let Tensors { list, before } = &mut self.tensors;
+        for ((spec, tensor), before) in self.plan.tensors.iter().zip(list).zip(before) {
             if matches!(spec.role, Role::Input | Role::InOut) {
                 let fill = match lane {
                     Lane::Case => spec.fill,
@@ -471,23 +488,32 @@ impl Subject for PlanSubject {
                 };
                 generate(tensor, seed, fill)?;
             }
+            if spec.role == Role::InOut {
+                *before = Some(tensor.view().contiguous().map_err(memory_fault)?);
+            }
         }
         Ok(())
     }
 
     fn poison(&mut self, poison: Poison) -> Result<(), Fault> {
-        self.tensors.0.iter().try_for_each(|tensor| tensor.poison(poison))
+        for (tensor, before) in self.tensors.list.iter().zip(&self.tensors.before) {
+            match before {
+                Some(before) => tensor.view().copy_from(before).map_err(memory_fault)?,
+                None => tensor.poison(poison)?,
+            }
+        }
+        Ok(())
     }
 
     fn relocate(&mut self, place: Place) -> Result<(), Fault> {
-        let moved = self.tensors.0.iter().map(|tensor| tensor.moved(place)).collect::<Result<Vec<_>, _>>()?;
+        let moved = self.tensors.list.iter().map(|tensor| tensor.moved(place)).collect::<Result<Vec<_>, _>>()?;
         self.launches = prepare(&self.plan, &self.kernels, &moved, &self.options, &self.device)?;
-        self.tensors = Tensors(moved);
+        self.tensors.list = moved;
         Ok(())
     }
 
     fn rebuild(&mut self) -> Result<(), Fault> {
-        self.launches = prepare(&self.plan, &self.kernels, &self.tensors.0, &self.options, &self.device)?;
+        self.launches = prepare(&self.plan, &self.kernels, &self.tensors.list, &self.options, &self.device)?;
         Ok(())
     }
 
@@ -500,7 +526,7 @@ impl Subject for PlanSubject {
 
     fn read(&self, output: usize, rows: Range<usize>, codes: &mut [u64]) -> Result<(), Fault> {
         let out = &self.outputs[output];
-        let view = self.tensors.0[self.plan.outputs[output].tensor].view();
+        let view = self.tensors.list[self.plan.outputs[output].tensor].view();
         view.read_codes(rows.start * out.row_len, codes).map_err(|error| Fault::new(Status::HarnessError, error.to_string()))
     }
 
@@ -525,13 +551,13 @@ impl Subject for PlanSubject {
 
     fn input_digest(&self) -> Result<u64, Fault> {
         let mut digest = crate::random::Digest::default();
-        for tensor in self.tensors.0.iter().filter(|tensor| tensor.role() == Role::Input) {
+        for tensor in self.tensors.list.iter().filter(|tensor| tensor.role() == Role::Input) {
             digest.word(tensor.inside(0..tensor.span())?.digest().map_err(memory_fault)?);
         }
         Ok(digest.finish())
     }
 
     fn damaged_guard(&self) -> Option<String> {
-        self.tensors.0.iter().find_map(Guarded::damage)
+        self.tensors.list.iter().find_map(Guarded::damage)
     }
 }

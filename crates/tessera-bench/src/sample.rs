@@ -20,7 +20,7 @@
 
 use std::time::Duration;
 
-use crate::case::{Fault, Place, Subject};
+use crate::case::{Fault, Place, Poison, Subject};
 use crate::clock::{Clock, ClockFacts};
 use crate::random::Random;
 use crate::stats::{Confidence, TimedBlock, median, median_interval};
@@ -316,6 +316,9 @@ impl Sampler<'_> {
         let inspected = track.timed.blocks.len() == track.inspected;
         if inspected {
             inspect(index, subject, Moment::Before)?;
+        } else if !subject.repeatable() {
+            // What piles up begins anew with every block, so that it stays finite.
+            subject.poison(Poison::Ones)?;
         }
         let begin = self.clock.now_ns();
         let (mut launches, mut elapsed) = (0, 0.0);

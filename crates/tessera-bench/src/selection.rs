@@ -56,20 +56,28 @@ pub enum SelectionError {
         /// What it does.
         variants: String,
     },
+    /// A number that a chosen operator does not have.
+    #[error("`{number}` is no number of {operator}")]
+    Number {
+        /// The number.
+        number: String,
+        /// The operator.
+        operator: &'static str,
+    },
     /// An extent that no chosen operator has.
     #[error("`{extent}` is not an extent of {operator}, which has {known}")]
     Extent {
         /// The extent.
         extent: String,
-        /// The operator.
-        operator: &'static str,
+        /// The operator, with its variant where one was named.
+        operator: String,
         /// Its extents.
         known: String,
     },
 }
 
 /// Which problem sizes are taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Sizes {
     /// The quick subset.
     Quick,
@@ -90,11 +98,13 @@ pub enum Sizes {
     },
 }
 
-/// Problems that somebody names by their extents.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Problems that somebody names by their extents and numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shapes {
     /// Extents, each of them in all of its values.
     pub extents: Vec<(String, Vec<u64>)>,
+    /// Numbers such as `alpha`, likewise; those that are absent have their usual values.
+    pub numbers: Vec<(String, Vec<f64>)>,
     /// The variant; every one when absent.
     pub variant: Option<String>,
 }
@@ -242,10 +252,13 @@ fn entries_of(
 }
 
 /// The operator's first quick problem of each variant (or of one) with the given extents in place of its own. A variant that calls know and
-/// that no quick problem has takes the first one's extents.
+/// that no quick problem has takes the extents of the first one, or at the edges of tiles, that go with it.
 fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, SelectionError> {
-    let Shapes { extents, variant } = shapes;
+    let Shapes { extents, numbers, variant } = shapes;
     let variant = variant.as_deref();
+    if let Some((number, _)) = numbers.iter().find(|(name, _)| operator.numbers.iter().all(|(own, _)| own != name)) {
+        return Err(SelectionError::Number { number: number.clone(), operator: operator.name });
+    }
     let mut problems: Vec<Problem> = Vec::new();
     let is_wanted =
         |problem: &Problem, wanted: &str| wanted == problem.variant || wanted.split(' ').all(|word| problem.has(word));
@@ -253,23 +266,39 @@ fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, S
     if let Some(wanted) =
         variant.filter(|wanted| operator.calls.variants.contains(wanted) && !own.iter().any(|own| is_wanted(own, wanted)))
     {
-        own.truncate(1);
-        own.iter_mut().for_each(|problem| problem.variant = wanted.to_string());
+        let policies = accepted(operator);
+        let goes = |problem: &Problem| policies.iter().any(|&policy| operator.plan(problem, policy, Machine::Cpu).is_ok());
+        let others = own.into_iter().chain((operator.edges)());
+        own = others.map(|problem| Problem { variant: wanted.to_string(), ..problem }).find(goes).into_iter().collect();
     }
+    // Variants have extents of their own: what is named for others is no mistake where one of those that are asked for has it.
+    own.retain(|problem| variant.is_none_or(|wanted| is_wanted(problem, wanted)));
+    let has = |problem: &Problem, name: &str| problem.extents.iter().any(|(own, _)| *own == name);
+    if let (Some((name, _)), Some(problem)) =
+        (extents.iter().find(|(name, _)| !own.iter().any(|problem| has(problem, name))), own.first())
+    {
+        return Err(SelectionError::Extent {
+            extent: name.clone(),
+            operator: variant.map_or(operator.name.to_string(), |variant| format!("{} {variant}", operator.name)),
+            known: problem.extents.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+        });
+    }
+    own.retain(|problem| extents.iter().all(|(name, _)| has(problem, name)));
     for problem in own {
         let mut changed = vec![problem.clone()];
         for (name, values) in extents {
-            let each = |problem: &Problem| values.iter().map(|&value| problem.with(name, value)).collect::<Option<Vec<_>>>();
-            let crossed: Option<Vec<_>> = changed.iter().map(each).collect();
-            changed = crossed.map(|lists| lists.concat()).ok_or_else(|| SelectionError::Extent {
-                extent: name.clone(),
-                operator: operator.name,
-                known: problem.extents.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
-            })?;
+            let each = |problem: Problem| values.iter().filter_map(move |&value| problem.with(name, value));
+            changed = changed.into_iter().flat_map(each).collect();
         }
-        let fits = variant.is_none_or(|wanted| is_wanted(&problem, wanted));
+        // In the operator's order, whatever that of the command line is: a case has one name.
+        for &(name, usual) in operator.numbers {
+            let values = numbers.iter().find(|(own, _)| own == name).map_or(vec![usual], |(_, values)| values.clone());
+            let each =
+                |problem: Problem| values.iter().filter_map(move |&value| operator.with_number(problem.clone(), name, value));
+            changed = changed.into_iter().flat_map(each).collect();
+        }
         for changed in changed {
-            if fits && !problems.contains(&changed) {
+            if !problems.contains(&changed) {
                 problems.push(changed);
             }
         }
@@ -284,7 +313,7 @@ fn refuse_what_is_not_done(
     entries: &[Entry],
     machine: Machine,
 ) -> Result<(), SelectionError> {
-    let Shapes { extents, variant } = shapes;
+    let Shapes { extents, numbers, variant } = shapes;
     let does = |problem: &Problem, policy: Policy| operator.plan(problem, policy, machine).map(drop);
     let mut why = None;
     for entry in entries {
@@ -296,13 +325,15 @@ fn refuse_what_is_not_done(
     let policies = accepted(operator);
     let mut variants: Vec<String> = Vec::new();
     for problem in given(operator, &Shapes { variant: None, ..shapes.clone() })? {
-        let name = if problem.variant.is_empty() { "the plain one".to_string() } else { format!("`{}`", problem.variant) };
+        let kind = problem.kind();
+        let name = if kind.is_empty() { "the plain one".to_string() } else { format!("`{kind}`") };
         if !variants.contains(&name) && policies.iter().any(|&policy| does(&problem, policy).is_ok()) {
             variants.push(name);
         }
     }
     let sizes = extents.iter().map(|(name, values)| format!("{name}={}", values[0]));
-    let sizes: Vec<String> = sizes.chain(variant.iter().map(|variant| format!("variant={variant}"))).collect();
+    let numbers = numbers.iter().map(|(name, values)| format!("{name}={}", values[0]));
+    let sizes: Vec<String> = sizes.chain(numbers).chain(variant.iter().map(|variant| format!("variant={variant}"))).collect();
     Err(SelectionError::Variant {
         operator: operator.name,
         sizes: sizes.join(","),
@@ -361,7 +392,7 @@ mod tests {
 
     fn sizes(extents: &[(&str, &[u64])], variant: Option<&str>) -> Sizes {
         let extents = extents.iter().map(|(name, values)| (name.to_string(), values.to_vec())).collect();
-        Sizes::Given(vec![Shapes { extents, variant: variant.map(Into::into) }])
+        Sizes::Given(vec![Shapes { extents, variant: variant.map(Into::into), ..Shapes::default() }])
     }
 
     #[test]
@@ -369,6 +400,23 @@ mod tests {
         let entries = select(&["linear"], &["fp32"], sizes(&[("rows", &[3])], Some("relu"))).expect("cases");
         let [Entry { problem, .. }] = &entries[..] else { panic!("{} cases", entries.len()) };
         assert_eq!(problem.to_string(), "relu rows=3,out=192,in=128");
+    }
+
+    /// Orders of two, three and four axes have as many extents; what is named for others is refused.
+    #[test]
+    fn a_case_has_the_extents_of_its_variant() {
+        let of = |given: &[(&str, &[u64])], variant| {
+            let entries = select(&["permute"], &["fp32"], sizes(given, variant))?;
+            Ok::<_, String>(entries.iter().map(|entry| entry.problem.to_string()).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[("c", &[64]), ("d", &[32])], Some("10")), Ok(vec!["10 c=64,d=32".to_string()]));
+        assert_eq!(of(&[("c", &[64])], Some("021")), Ok(vec!["021 b=40,c=64,d=6".to_string()]));
+        assert_eq!(of(&[("a", &[9])], Some("3012")), Ok(vec!["3012 a=9,b=128,c=8,d=64".to_string()]));
+        assert_eq!(of(&[("a", &[9])], None), Ok(["0213 a=9,b=128,c=8,d=64", "0231 a=9,b=32,c=28,d=28"].map(String::from).into()));
+        assert_eq!(
+            of(&[("a", &[64]), ("b", &[32])], Some("10")),
+            Err("`a` is not an extent of permute 10, which has c, d".to_string())
+        );
     }
 
     #[test]

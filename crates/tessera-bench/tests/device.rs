@@ -100,6 +100,7 @@ fn suite(
         sizes: Sizes::Given(vec![Shapes {
             extents: vec![("bytes".into(), vec![bytes])],
             variant: Some("copy sequential".into()),
+            ..Shapes::default()
         }]),
     };
     let options = DeviceOptions { timing, ceiling_samples: 6, ..DeviceOptions::default() };

@@ -2,7 +2,7 @@
 //! under several schedules: within the reference's bound, as on the CPU executor, and with equal bits under every schedule.
 //!
 //! By default two small cases of each operator and precision at the edges of tiles, and two products of each precision that wrap their
-//! rings twice, under five schedules. `TESSERA_TEST_ALL` takes every case, `TESSERA_SCHEDULES=N` so many schedules, `TESSERA_PART=I/N` every
+//! rings twice, and two that add to what there was, under five schedules. `TESSERA_TEST_ALL` takes every case, `TESSERA_SCHEDULES=N` so many schedules, `TESSERA_PART=I/N` every
 //! N-th case: `cargo xtask nightly` sets them.
 
 use std::collections::BTreeMap;
@@ -26,8 +26,16 @@ fn rings() -> Selection {
     Selection {
         operators: vec!["gemm".into()],
         precisions: Vec::new(),
-        sizes: Sizes::Given(vec![Shapes { extents: extents.to_vec(), variant: None }]),
+        sizes: Sizes::Given(vec![Shapes { extents: extents.to_vec(), ..Shapes::default() }]),
     }
+}
+
+/// Products with what C held before.
+fn blended() -> Selection {
+    let extents = [("m", 70), ("n", 72), ("k", 200)].map(|(name, extent)| (name.to_string(), vec![extent]));
+    let numbers = [("alpha", 2.0), ("beta", -1.0)].map(|(name, number)| (name.to_string(), vec![number]));
+    let shapes = Shapes { extents: extents.to_vec(), numbers: numbers.to_vec(), variant: None };
+    Selection { operators: vec!["gemm".into()], precisions: Vec::new(), sizes: Sizes::Given(vec![shapes]) }
 }
 
 fn edges() -> Selection {
@@ -144,7 +152,7 @@ fn lane(product: &str) {
     let schedules = schedules();
     let options = || EmuOptions { device: product.to_string(), multiprocessors: Some(4), ..EmuOptions::default() };
     let (mut wrong, mut cases, mut launches) = (Vec::new(), 0, 0);
-    for selection in [rings(), edges()] {
+    for selection in [rings(), blended(), edges()] {
         let (device, console) = Device::watched_emulator(&options()).unwrap();
         let mut emulated = Library::select(&selection, CompileOptions::default(), device).unwrap();
         let cpu = Library::select(&selection, CompileOptions::default(), Device::Cpu).unwrap();
@@ -195,6 +203,7 @@ fn a_large_output_of_odd_size_is_deterministic() {
         sizes: Sizes::Given(vec![Shapes {
             extents: vec![("bytes".into(), vec![(1 << 22) + 5])],
             variant: Some("copy sequential".into()),
+            ..Shapes::default()
         }]),
     };
     let library = Library::select(&selection, CompileOptions::default(), device).unwrap();

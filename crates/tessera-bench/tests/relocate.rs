@@ -8,7 +8,7 @@ fn library(operators: &[&str], extents: &[(&str, u64)], device: Device) -> Libra
         [] => Sizes::Edges,
         _ => Sizes::Given(vec![Shapes {
             extents: extents.iter().map(|(name, value)| (name.to_string(), vec![*value])).collect(),
-            variant: None,
+            ..Shapes::default()
         }]),
     };
     let selection =

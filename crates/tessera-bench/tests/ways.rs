@@ -44,7 +44,7 @@ fn only(device: &Device, operator: &str, extents: &[(&str, u64)], variant: &str,
     let selection = Selection {
         operators: vec![operator.into()],
         precisions: vec![precision.into()],
-        sizes: Sizes::Given(vec![Shapes { extents, variant: Some(variant.into()) }]),
+        sizes: Sizes::Given(vec![Shapes { extents, variant: Some(variant.into()), ..Shapes::default() }]),
     };
     Library::select(&selection, CompileOptions::default(), device.clone()).expect("a case")
 }

@@ -371,8 +371,8 @@ pub(crate) struct Check {
     /// Precision policies, such as `fp32,bf16`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) precision: Vec<String>,
-    /// Sizes of operators: `quick`, `seed`, `all`, or extents such as `m=64..1024*2,n=100,variant=nt`, or `@FILE` with such extents
-    /// in each line; when absent, the edges of their tiles.
+    /// Sizes of operators: `quick`, `seed`, `all`, or extents such as `m=64..1024*2,n=100,variant=nt`, for `gemm` also `alpha=0.5`, or
+    /// `@FILE` with such a text in each line; when absent, the edges of their tiles.
     #[arg(long)]
     pub(crate) sizes: Option<String>,
     /// Check so many problems of random sizes of each operator, its precisions and variants in turn.

@@ -278,6 +278,12 @@ fn options_and_arguments_without_effect_are_refused() {
         ("bench softmax --sizes queries=9,keys=5,variant=causal".to_string(), "its variants are the plain one"),
         ("check gemm --sizes m=0..8*2".to_string(), "0 times a factor stays 0"),
         ("bench gemm --sizes m=0".to_string(), "an extent of 0 takes no time"),
+        ("bench gemm --sizes beta=1.5".to_string(), "each would multiply what the last one left"),
+        ("check softmax --sizes alpha=0.5".to_string(), "`alpha` is no number of softmax"),
+        ("check gemm --sizes alpha=much".to_string(), "`alpha` is a number, such as 0.5"),
+        ("check gemm --sizes alpha=1,m=4,alpha=2".to_string(), "`alpha` is given twice"),
+        ("check gemm --sizes m=4,alpha=0.5 --precision int8".to_string(), "the arrays hold integers, so it is one"),
+        ("check gemm --sizes m=4,alpha=0.1 --precision fp64".to_string(), "the kernels take it as a 32-bit float"),
         ("bench gemm --sizes variant=xy".to_string(), "its variants are `nn`, `nt`, `tn`, `tt`"),
         ("bench softmax --precision int8".to_string(), "none of the chosen operators takes `int8`"),
         ("bench gemm --sizes m=4,m=5".to_string(), "`m` is given twice"),
@@ -329,6 +335,22 @@ fn options_and_arguments_without_effect_are_refused() {
         assert!(code == 5 && message.contains(wanted), "{line}\n{object}");
         let (code, out, err) = tessera(&line);
         assert!(code == 5 && !out.contains("error") && err.contains(wanted), "{line}\n{err}");
+    }
+}
+
+/// Numbers of a problem are part of its case: on the CPU, on the emulator, and where launches are timed one after another.
+#[test]
+fn products_are_added_to_what_there_was() {
+    let sizes = "batch=1,m=65,n=70,k=40,variant=nt,beta=0.25,0,alpha=0.5";
+    for (line, wanted) in [
+        (format!("check gemm --sizes {sizes} --precision fp32,bf16->bf16,fp8_e4m3@accum(fp32) --device cpu"), "6 cases right"),
+        (format!("check gemm --sizes {sizes} --precision bf16 --device emu"), "2 cases right"),
+        ("check gemm --sizes batch=3,m=65,n=70,k=40,alpha=3,beta=-2 --precision int8,fp64 --device cpu".into(), "8 cases right"),
+        ("check gemm --sizes batch=1,m=65,n=70,k=40,alpha=1,beta=0 --precision fp32 --device cpu".into(), "4 cases right"),
+        (format!("bench gemm --sizes {sizes} --precision fp32 --device cpu --time-limit 20"), "gemm nt alpha=0.5 beta=0.25"),
+    ] {
+        let (code, out, err) = tessera(&line);
+        assert!(code == 0 && out.contains(wanted), "{line}\n{out}{err}");
     }
 }
 

@@ -22,7 +22,7 @@ fn right(folder: &Path, line: &str) -> String {
 }
 
 /// A call, with what it prints of its output. Sums of ones are exact everywhere.
-const CALLS: [(&str, &str); 26] = [
+const CALLS: [(&str, &str); 27] = [
     ("softmax x=zeros:f32[2,3,4]", "y: f32[2, 3, 4] = [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, ...]"),
     ("softmax x=zeros:f16[8]", "y: f16[8] = [0.125, 0.125, 0.125, 0.125, 0.125, 0.125, ...]"),
     ("softmax x=zeros:f32[2,2] variant=causal", "y: f32[2, 2] = [1, 0, 0.5, 0.5]"),
@@ -31,6 +31,7 @@ const CALLS: [(&str, &str); 26] = [
     ("gemm A=ones:bf16[2,3,64] B=ones:bf16[2,64,2] alpha=0.5", "C: f32[2, 3, 2] = [32, 32, 32, 32, 32, 32, ...]"),
     ("gemm A=ones:f16[64,3] B=ones:f16[2,64] variant=tt", "C: f32[3, 2] = [64, 64, 64, 64, 64, 64]"),
     ("gemm A=ones:f32[1,64] B=ones:f32[64,1] C=const(2):f32[1,1] beta=3", "C: f32[1, 1] = [70]"),
+    ("gemm A=ones:f32[1,64] B=ones:f32[64,1] C=const(nan):f32[1,1] alpha=0.5", "C: f32[1, 1] = [32]"),
     ("gemm A=ones:f32[3,64] B=const(3):f32[64,2] precision=fp32@3xbf16", "C: f32[3, 2] = [192, 192, 192, 192, 192, 192]"),
     ("linear x=ones:f32[2,64] weight=ones:f32[3,64] bias=ones:f32[3]", "y: f32[2, 3] = [65, 65, 65, 65, 65, 65]"),
     ("permute x=arange:i32[2,3]", "y: i32[3, 2] = [0, 3, 1, 4, 2, 5]"),
@@ -125,6 +126,14 @@ fn calls_that_make_no_sense_are_refused_with_what_does() {
         (
             "gemm_grouped A=ones:f16[3,4] B=ones:f16[2,4,5] offsets=zeros:i32[2]",
             "`B` has 2 groups, of which `offsets` has 3 bounds, not 2",
+        ),
+        (
+            "gemm_grouped A=ones:f16[3,8] B=ones:f16[2,8,4] offsets=const(3):i32[3]",
+            "`offsets`: the first bound is 3, and the first group begins with row 0",
+        ),
+        (
+            "gemm_grouped A=ones:f16[3,8] B=ones:f16[1,8,4] offsets=arange:i32[2]",
+            "`offsets`: the last bound is 1, and `A` has 3 rows",
         ),
         ("gemm A=ones:f32[3] B=ones:f32[3,2]", "`A` has shape [3], and `A[..batch, m, k]` is wanted"),
         ("gemm A=ones:f32[3,4]", "gemm nn takes `A[..batch, m, k]`, `B[..batch, k, n]` and gives `C[..batch, m, n]`"),

@@ -18,7 +18,8 @@ use tessera_target::{Access, BankCost, SectorCost, global_accesses, shared_acces
 /// A kernel's facts.
 #[derive(Clone, Debug)]
 pub struct DeviceReport {
-    /// The recipes in the order in which they were asked; the first without a refusal was taken, the generic road where all refused.
+    /// The recipes in the order in which they were asked; the one that was taken may have left out what hints ask for; the generic road where all
+    /// refused.
     pub recipes: Vec<Remark>,
     /// The partitions that were tried, and which of them was taken.
     pub attempts: Vec<Attempt>,
@@ -122,7 +123,7 @@ impl DeviceReport {
 
     /// The recipe that was taken.
     pub fn recipe(&self) -> &'static str {
-        self.recipes.iter().find(|remark| remark.refusal.is_none()).map_or("generic", |remark| remark.recipe)
+        self.recipes.iter().find(|remark| remark.taken).map_or("generic", |remark| remark.recipe)
     }
 
     /// The worst bank conflict of all instructions within at least so many loops; 0 where there is none.

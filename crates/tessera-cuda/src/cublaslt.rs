@@ -7,7 +7,9 @@
 //! use tessera_cuda::{CublasLt, Product};
 //! use tessera_types::DType;
 //! let blas = CublasLt::load(None)?;
-//! let product = Product { batch: 1, m: 4096, n: 4096, k: 4096, transpose_a: false, transpose_b: false, input: DType::BF16, output: DType::F32 };
+//! let (transpose_a, transpose_b, alpha, beta) = (false, false, 1.0, 0.0);
+//! let (input, output) = (DType::BF16, DType::F32);
+//! let product = Product { batch: 1, m: 4096, n: 4096, k: 4096, transpose_a, transpose_b, input, output, alpha, beta };
 //! println!("{} algorithms", blas.algorithms(&product, 32 << 20, 8)?.len());
 //! # Ok::<(), tessera_cuda::CublasLtError>(())
 //! ```
@@ -137,8 +139,8 @@ impl Drop for Inner {
     }
 }
 
-/// `C[m, n] = op(A) op(B)` for row-major matrices, `batch` times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// `C[m, n] = alpha op(A) op(B) + beta C` for row-major matrices, `batch` times. With a beta of 0, C is not read.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Product {
     /// Products, one after another in memory.
     pub batch: u64,
@@ -156,6 +158,10 @@ pub struct Product {
     pub input: DType,
     /// Type of C.
     pub output: DType,
+    /// Multiplies the product; in the library of the type that its sums have.
+    pub alpha: f64,
+    /// Multiplies the old values of C.
+    pub beta: f64,
 }
 
 /// An opaque object of the library with its destructor.
@@ -188,11 +194,12 @@ pub struct BlasLaunch {
     scale: Scale,
 }
 
+/// alpha and beta in the type that a product takes them in.
 #[derive(Clone, Copy)]
 enum Scale {
-    F32,
-    F64,
-    I32,
+    F32([f32; 2]),
+    F64([f64; 2]),
+    I32([i32; 2]),
 }
 
 /// The library's numbers: element type, compute type, scale type.
@@ -202,11 +209,14 @@ fn numbers(product: &Product) -> Option<(c_int, c_int, c_int, Scale)> {
     const COMPUTE_64F: c_int = 70;
     const COMPUTE_32I: c_int = 72;
     let input = element(product.input)?;
+    let scales = [product.alpha, product.beta];
+    let single = Scale::F32(scales.map(|scale| scale as f32));
     Some(match product.input {
-        DType::F64 => (input, COMPUTE_64F, element(DType::F64)?, Scale::F64),
-        DType::TF32 => (input, COMPUTE_32F_TF32, element(DType::F32)?, Scale::F32),
-        DType::I8 => (input, COMPUTE_32I, element(DType::I32)?, Scale::I32),
-        _ => (input, COMPUTE_32F, element(DType::F32)?, Scale::F32),
+        DType::F64 => (input, COMPUTE_64F, element(DType::F64)?, Scale::F64(scales)),
+        DType::TF32 => (input, COMPUTE_32F_TF32, element(DType::F32)?, single),
+        DType::I8 if scales.iter().any(|scale| scale.fract() != 0.0) => return None,
+        DType::I8 => (input, COMPUTE_32I, element(DType::I32)?, Scale::I32(scales.map(|scale| scale as i32))),
+        _ => (input, COMPUTE_32F, element(DType::F32)?, single),
     })
 }
 
@@ -363,11 +373,10 @@ impl BlasLaunch {
     /// Queues the product. `workspace` has at least [`workspace_bytes`](BlasLaunch::workspace_bytes).
     pub fn enqueue(&self, a: DevicePtr, b: DevicePtr, c: DevicePtr, workspace: DevicePtr, stream: StreamHandle) -> Result<()> {
         let address = |pointer: DevicePtr| pointer.0 as usize as *mut c_void;
-        let (f32s, f64s, i32s) = ([1.0_f32, 0.0], [1.0_f64, 0.0], [1_i32, 0]);
-        let (one, zero): (*const c_void, *const c_void) = match self.scale {
-            Scale::F32 => (ptr::from_ref(&f32s[0]).cast(), ptr::from_ref(&f32s[1]).cast()),
-            Scale::F64 => (ptr::from_ref(&f64s[0]).cast(), ptr::from_ref(&f64s[1]).cast()),
-            Scale::I32 => (ptr::from_ref(&i32s[0]).cast(), ptr::from_ref(&i32s[1]).cast()),
+        let [alpha, beta]: [*const c_void; 2] = match &self.scale {
+            Scale::F32(scales) => scales.each_ref().map(|scale| ptr::from_ref(scale).cast()),
+            Scale::F64(scales) => scales.each_ref().map(|scale| ptr::from_ref(scale).cast()),
+            Scale::I32(scales) => scales.each_ref().map(|scale| ptr::from_ref(scale).cast()),
         };
         let (inner, shape) = (&self.blas.inner, &self.shape);
         // SAFETY: all objects live; scales are read before the call returns; device addresses are the caller's to keep.
@@ -375,12 +384,12 @@ impl BlasLaunch {
             (inner.symbols.matmul)(
                 inner.handle,
                 shape.desc.object,
-                one,
+                alpha,
                 address(b),
                 shape.b.object,
                 address(a),
                 shape.a.object,
-                zero,
+                beta,
                 address(c),
                 shape.c.object,
                 address(c),

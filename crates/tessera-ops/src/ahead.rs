@@ -63,8 +63,9 @@ impl Operator {
             let mut compiled = kernel.ahead_of_launch(&arguments(&plan, launch)?, &launch.options(options), arch)?;
             let variant = &mut compiled.variant;
             variant.kernel = self.name.to_owned();
-            if !problem.variant.is_empty() {
-                variant.kernel.push_str(&format!(".{}", problem.variant.replace(' ', ".")));
+            let kind = problem.kind();
+            if !kind.is_empty() {
+                variant.kernel.push_str(&format!(".{}", kind.replace(' ', ".")));
             }
             if plan.launches.len() > 1 {
                 variant.kernel.push_str(&format!(".{}", position + 1));

@@ -153,6 +153,14 @@ pub enum CallError {
         /// Why not.
         why: String,
     },
+    /// An array holds what the operator cannot take.
+    #[error("`{name}`: {why}")]
+    Values {
+        /// The array.
+        name: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The operator does not do a problem of these sizes, or not as a lockfile says.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -235,7 +243,13 @@ impl Operator {
         }
         let mut sizes = Sizes::new(variant, one.dtype());
         given.iter().try_for_each(|(operand, tensor)| sizes.bind(*operand, tensor.shape()))?;
-        let problem = (self.calls.problem)(&sizes).map_err(PlanError::from)?;
+        let mut problem = (self.calls.problem)(&sizes).map_err(PlanError::from)?;
+        signature.refuse_values(|name| given.iter().find(|(operand, _)| operand.name() == name).map(|(_, tensor)| *tensor))?;
+        // Numbers of the problem have a part in its plan; others are arguments of its launches alone.
+        for &(own, _) in self.numbers {
+            let given = call.scalars.iter().find(|(name, _)| *name == own);
+            problem = given.and_then(|(_, value)| self.with_number(problem.clone(), own, *value)).unwrap_or(problem);
+        }
         let device = one.device();
         let output = signature.output;
         let own = find(output).cloned();
@@ -246,7 +260,7 @@ impl Operator {
         };
         let lock = call.lock.as_deref().map(|lock| (lock, Site::Device(&device)));
         let Planned { mut plan, tuned } = self.plan_with(&problem, policy, Machine::of(&device), lock)?;
-        for (name, value) in &call.scalars {
+        for (name, value) in call.scalars.iter().filter(|(name, _)| !self.numbers.iter().any(|(own, _)| own == name)) {
             set_scalar(&mut plan, name, *value)?;
         }
         let position =

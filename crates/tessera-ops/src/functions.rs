@@ -108,7 +108,8 @@ pub fn gemm_in(a: &Tensor, b: &Tensor, policy: Policy) -> Result<Tensor, CallErr
 
 /// Rows of `a[tokens, k]` in groups, each group times its own matrix of `b[groups, k, n]`, in one launch: `[tokens, n]` in the type of `a`, or in
 /// `bf16` where that has 8 bits. `offsets[groups + 1]`, of `i32`, rises from 0 to `tokens`: group `g` has rows `offsets[g]` to `offsets[g + 1]`, which
-/// may be none. Matrices that lie transposed in memory are given as `b.transpose(1, 2)`. Types are `f16`, `bf16`, `f32` and 8-bit floats.
+/// may be none. Other bounds are an error where they lie in the host's memory; those on a device are not looked at, since that would wait for it: what
+/// rows hold then is not said. Matrices that lie transposed in memory are given as `b.transpose(1, 2)`. Types are `f16`, `bf16`, `f32` and 8-bit floats.
 ///
 /// ```
 /// use tessera_runtime::Tensor;

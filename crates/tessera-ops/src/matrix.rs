@@ -56,9 +56,14 @@ impl Matrix {
 
     /// The matrix times `v`, and the squares of each of its rows added up.
     pub(crate) fn times(&self, inputs: &dyn Inputs, v: &[f64]) -> (Vec<f64>, Vec<f64>) {
-        if let Some(answer) = inputs.matrices().and_then(|matrices| matrices.matrix_vector(self, v)) {
-            return answer;
+        match inputs.matrices().and_then(|matrices| matrices.matrix_vector(self, v)) {
+            Some(answer) => answer,
+            None => self.read_times(inputs, v),
         }
+    }
+
+    /// The same from the elements that inputs hand out: what a tensor that is written held before.
+    pub(crate) fn read_times(&self, inputs: &dyn Inputs, v: &[f64]) -> (Vec<f64>, Vec<f64>) {
         if !self.transposed {
             let row = |i: usize| {
                 let mut row = vec![0.0; self.columns];
@@ -87,7 +92,7 @@ impl Matrix {
     }
 }
 
-/// Sums over matrices by whoever holds the tensors, where that is faster than to read them here; `None` where it cannot.
+/// Sums over matrices by whoever holds the tensors, as these are now, where that is faster than to read them here; `None` where it cannot.
 pub trait Matrices {
     /// A matrix times `v`, and the squares of each of its rows added up.
     fn matrix_vector(&self, matrix: &Matrix, v: &[f64]) -> Option<(Vec<f64>, Vec<f64>)>;

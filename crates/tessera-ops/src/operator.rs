@@ -62,6 +62,8 @@ pub struct Operator {
     pub draw: fn(&mut Draw<'_>) -> Problem,
     /// How it is called on arrays that there are.
     pub calls: Calls,
+    /// Numbers that a problem's variant may give, as `alpha=0.5`, each with its value in one that does not.
+    pub numbers: &'static [(&'static str, f64)],
     /// What [`Operator::plan`] gives, for a result that has elements.
     pub(crate) plan: fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>,
     /// The ways that it has to cut a problem into blocks, where it has several.
@@ -91,6 +93,17 @@ pub(crate) struct Ways {
 }
 
 impl Operator {
+    /// The problem with a number that it may have; one with its usual value is the problem as it was.
+    pub fn with_number(&self, problem: Problem, name: &str, value: f64) -> Option<Problem> {
+        let &(name, usual) = self.numbers.iter().find(|(own, _)| *own == name)?;
+        Some(if value == usual { problem } else { problem.with_number(name, value) })
+    }
+
+    /// The number that has the output read, too, where it is not 0, and multiplies what it reads there.
+    pub fn rereads(&self) -> Option<&'static str> {
+        (self.calls.signature)(self.calls.default?).rereads
+    }
+
     /// Everything needed to run one problem in one precision on a kind of machine. Where the result has no elements nothing is
     /// launched: a tile of no elements is no tile.
     ///
@@ -165,7 +178,7 @@ pub enum Role {
     Input,
     /// Written and judged.
     Output,
-    /// Read and written; judged.
+    /// Read and written; judged. A reference reads what it held before the launch.
     InOut,
     /// Written and read by the operator itself.
     Workspace,
@@ -322,6 +335,17 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether another launch leaves what the first one did: none reads what the last one wrote.
+    pub fn repeatable(&self) -> bool {
+        self.tensors.iter().all(|tensor| tensor.role != Role::InOut)
+    }
+
+    /// What the last launch is given for a float.
+    pub fn float(&self, name: &str) -> Option<f64> {
+        let argument = self.launches.last()?.arguments.iter().find(|(own, _)| *own == name)?.1;
+        if let Argument::Float(value) = argument { Some(value) } else { None }
+    }
+
     /// Bytes that all tensors take.
     pub fn tensor_bytes(&self) -> u64 {
         self.tensors.iter().map(TensorSpec::allocated_bytes).sum()
@@ -338,7 +362,7 @@ impl fmt::Debug for Plan {
     }
 }
 
-/// The current contents of a plan's tensors, elements in row-major order of the shape.
+/// The contents of a plan's tensors before a launch, elements in row-major order of the shape.
 pub trait Inputs: Sync {
     /// Elements from `start` on as numbers.
     fn numbers(&self, tensor: usize, start: usize, out: &mut [f64]);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Extents in the operator's order, and a variant such as `nt` or `triad strided_4`; the variant is empty for the plain case.
+/// Extents in the operator's order, and a variant such as `nt`, `triad strided_4` or `nn alpha=0.5`; the variant is empty for the plain case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Problem {
     /// Names and values.
@@ -25,6 +25,26 @@ impl Problem {
     /// True when the variant has this word.
     pub fn has(&self, word: &str) -> bool {
         self.variant.split(' ').any(|part| part == word)
+    }
+
+    /// The number that the variant gives a name: 0.5 for `alpha` in `nn alpha=0.5`.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.variant.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+    }
+
+    /// The variant without its numbers.
+    pub fn kind(&self) -> String {
+        self.variant.split(' ').filter(|word| !word.contains('=')).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The same problem with a number in its variant.
+    #[must_use]
+    pub(crate) fn with_number(mut self, name: &str, value: f64) -> Problem {
+        if !self.variant.is_empty() {
+            self.variant.push(' ');
+        }
+        self.variant.push_str(&format!("{name}={value}"));
+        self
     }
 
     /// The same operator's problem with an extent replaced; `None` when there is no such extent.

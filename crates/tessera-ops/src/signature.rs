@@ -11,6 +11,7 @@
 
 use std::fmt;
 
+use tessera_runtime::Tensor;
 use tessera_types::DType;
 
 use crate::call::CallError;
@@ -57,17 +58,54 @@ pub struct Signature {
     pub types: &'static [(&'static str, DType)],
     /// The scalar that has the output read, too, where it is not 0.
     pub rereads: Option<&'static str>,
+    /// The array that says where groups of rows begin, and the one whose rows they are: it rises from 0 to how many these are.
+    pub bounds: Option<[&'static str; 2]>,
 }
 
 impl Signature {
     /// Without numbers.
     pub(crate) const fn new(inputs: &'static [Operand], output: Operand) -> Signature {
-        Signature { inputs, output, scalars: &[], types: &[], rereads: None }
+        Signature { inputs, output, scalars: &[], types: &[], rereads: None, bounds: None }
     }
 
     /// With arrays of types of their own.
     pub(crate) const fn types(self, types: &'static [(&'static str, DType)]) -> Signature {
         Signature { types, ..self }
+    }
+
+    /// With an array of bounds, and the array whose rows lie between them.
+    pub(crate) const fn bounds(self, bounds: &'static str, rows_of: &'static str) -> Signature {
+        Signature { bounds: Some([bounds, rows_of]), ..self }
+    }
+
+    /// Refuses values that the operator cannot take, of arrays in the host's memory. What lies on a device is not looked at: it would have to be
+    /// waited for and fetched.
+    ///
+    /// # Errors
+    /// Bounds that do not rise from 0 to the number of rows.
+    pub fn refuse_values<'t>(&self, find: impl Fn(&str) -> Option<&'t Tensor>) -> Result<(), CallError> {
+        let Some([name, rows_of]) = self.bounds else { return Ok(()) };
+        let (Some(bounds), Some(of)) = (find(name).filter(|bounds| bounds.device().is_cpu()), find(rows_of)) else {
+            return Ok(());
+        };
+        // An array without axes is refused for that.
+        let Some(&rows) = of.shape().first() else { return Ok(()) };
+        let values = bounds.to_f64().map_err(|error| CallError::Memory { name, error })?;
+        let fall = values.windows(2).position(|pair| pair[0] > pair[1]);
+        let why = match (fall, values.first(), values.last()) {
+            (Some(at), ..) => format!(
+                "{} stands before {} at places {at} and {}, and bounds of groups rise",
+                values[at],
+                values[at + 1],
+                at + 1
+            ),
+            (None, Some(&first), _) if first != 0.0 => {
+                format!("the first bound is {first}, and the first group begins with row 0")
+            }
+            (None, _, Some(&last)) if last != rows as f64 => format!("the last bound is {last}, and `{rows_of}` has {rows} rows"),
+            (None, ..) => return Ok(()),
+        };
+        Err(CallError::Values { name, why })
     }
 
     /// Whether the output has an axis that no input has: it is then given, since nothing else says how long that is.
@@ -169,6 +207,23 @@ fn shown(sizes: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bounds_rise_from_0_to_the_rows_there_are() {
+        let signature = Signature::new(&[], Operand("C", "")).bounds("offsets", "A");
+        let rows = Tensor::ones(DType::F16, &[5, 2]).unwrap();
+        let said = |bounds: &[i32]| {
+            let bounds = Tensor::from_vec(&[bounds.len()], bounds.to_vec()).unwrap();
+            signature.refuse_values(|name| Some(if name == "A" { &rows } else { &bounds })).map_err(|error| error.to_string())
+        };
+        assert_eq!(said(&[0, 2, 2, 5]), Ok(()));
+        assert_eq!(
+            said(&[0, 3, 2, 5]),
+            Err("`offsets`: 3 stands before 2 at places 1 and 2, and bounds of groups rise".to_string())
+        );
+        assert_eq!(said(&[-1, 3, 5]), Err("`offsets`: the first bound is -1, and the first group begins with row 0".to_string()));
+        assert_eq!(said(&[0, 3, 6]), Err("`offsets`: the last bound is 6, and `A` has 5 rows".to_string()));
+    }
 
     #[test]
     fn names_have_one_size() {

@@ -50,7 +50,10 @@ impl Operator {
     /// What a choice of one of the ways to cut a problem is found by; `None` where the operator has one alone.
     pub fn way_key(&self, problem: &Problem, policy: Policy, site: Site<'_>) -> Option<Key> {
         let ways = self.ways.as_ref()?;
-        let mut asked = format!("{} {}", problem.variant, policy.storage().name());
+        // Of a problem's numbers what counts is whether the output is read for them.
+        let kind = problem.kind();
+        let rereads = self.rereads().and_then(|name| problem.number(name)).is_some_and(|value| value != 0.0);
+        let mut asked = format!("{kind}{} {}", if rereads { " rereads" } else { "" }, policy.storage().name());
         let _ = write!(asked, " {:?} {} {:?}", policy.parts(), policy.accumulator(), policy.result());
         let _ = write!(asked, " {:?}\n{}", ways.names, self.source);
         let class = |(name, extent): &(&str, u64)| format!("{name} {}", size_class(*extent));

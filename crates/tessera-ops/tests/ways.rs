@@ -101,6 +101,12 @@ fn a_frozen_lockfile_wants_a_choice_where_there_are_several_ways() {
     let machine = Machine::Gpu(Arch::Sm90a);
     let parts: Policy = "fp32@3xtf32".parse().expect("a policy");
     assert!(gemm().plan_with(&problem(256), parts, machine, Some((&lock, Site::Device(&device)))).is_ok());
+    // Of alpha and beta what counts is whether C is read.
+    let with = |variant: &str| Problem { variant: variant.into(), ..problem(128) };
+    let blended = |variant: &str| of(&with(variant), "bf16", Site::Device(&device));
+    assert_eq!(blended("nn alpha=0.5"), key);
+    assert_ne!(blended("nn alpha=0.5 beta=1"), key);
+    assert_eq!(blended("nn beta=1"), blended("nn alpha=0.5 beta=-0.5"));
     assert!(find("softmax").expect("an operator").way_key(&problem(128), bf16(), Site::Device(&device)).is_none());
 }
 

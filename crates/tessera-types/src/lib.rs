@@ -4,6 +4,7 @@
 //!   any rounding; [`convert`] and [`element`] do the usual conversions fast; [`packed`] stores sub-byte elements.
 //! - [`Policy`] pairs what is stored with what is accumulated: `fp8_e4m3@accum(fp32)`.
 //! - [`printf`] takes formats of C apart and prints numbers by them.
+//! - [`room`] gives out a block's shared memory where copies run ahead of products.
 //! - [`TimeLimit`] says how long a launch may take.
 //! - [`Target`] is what a kernel is compiled for: an [`Arch`] with limits, features, [matrix instructions](MatrixInstruction),
 //!   [copies](AsyncCopy) and [costs](Cost), and, where known, a [`Device`] with clocks and peaks.
@@ -28,6 +29,7 @@ pub mod convert;
 pub mod element;
 pub mod packed;
 pub mod printf;
+pub mod room;
 
 pub use arch::{Arch, Feature, Limits};
 pub use async_copy::{AsyncCopy, Mover};

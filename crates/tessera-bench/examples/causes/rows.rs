@@ -137,7 +137,11 @@ impl Row {
         let selection = Selection {
             operators: vec![operator.to_string()],
             precisions: vec![precision.to_string()],
-            sizes: Sizes::Given(vec![Shapes { extents, variant: (!variant.is_empty()).then(|| variant.to_string()) }]),
+            sizes: Sizes::Given(vec![Shapes {
+                extents,
+                variant: (!variant.is_empty()).then(|| variant.to_string()),
+                ..Shapes::default()
+            }]),
         };
         let on_cpu = device.is_cpu();
         let library = Library::select(&selection, CompileOptions::default(), device)?;

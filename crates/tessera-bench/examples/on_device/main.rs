@@ -203,7 +203,11 @@ fn given(operator: &str, precision: &[&str], extents: &[(&str, u64)], variant: &
     Selection {
         operators: vec![operator.into()],
         precisions: precision.iter().map(|text| text.to_string()).collect(),
-        sizes: Sizes::Given(vec![Shapes { extents, variant: (!variant.is_empty()).then(|| variant.to_string()) }]),
+        sizes: Sizes::Given(vec![Shapes {
+            extents,
+            variant: (!variant.is_empty()).then(|| variant.to_string()),
+            ..Shapes::default()
+        }]),
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) fn product(key: &CaseKey, plan: &Plan) -> Option<Product> {
     let transposed = |letters: [&str; 2]| letters.iter().any(|letters| key.variant.split(' ').any(|word| word == *letters));
     let given: Vec<&TensorSpec> = plan.tensors.iter().filter(|tensor| tensor.role != Role::Workspace).collect();
     let &[a, _, c] = &given[..] else { return None };
+    let [alpha, beta] = [plan.float("alpha")?, plan.float("beta")?];
     Some(Product {
         batch: extent("batch").unwrap_or(1),
         m,
@@ -41,6 +42,8 @@ pub(crate) fn product(key: &CaseKey, plan: &Plan) -> Option<Product> {
         transpose_b: transposed(["nt", "tt"]),
         input: a.dtype,
         output: c.dtype,
+        alpha,
+        beta,
     })
 }
 

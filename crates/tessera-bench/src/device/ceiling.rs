@@ -44,7 +44,8 @@ pub(crate) fn measure(timer: &mut DeviceTimer, blas: Option<&Rc<CublasLt>>, samp
     ] {
         let side = if matches!(class, FlopClass::F64 | FlopClass::F32) { SMALL_SIDE } else { SIDE };
         // Rows of A times rows of B: the layout that every format has.
-        let product = Product { batch: 1, m: side, n: side, k: side, transpose_a: false, transpose_b: true, input, output };
+        let (transpose_a, transpose_b, alpha, beta) = (false, true, 1.0, 0.0);
+        let product = Product { batch: 1, m: side, n: side, k: side, transpose_a, transpose_b, input, output, alpha, beta };
         if let Ok(rates) = blas::rates(blas, timer, &product, samples) {
             ceilings.compute.push((class, rate(0, rates, "cublasLt")));
         }

@@ -191,6 +191,10 @@ impl Subject for DeviceSubject {
         self.plan.exact_lane
     }
 
+    fn repeatable(&self) -> bool {
+        self.plan.repeatable()
+    }
+
     fn refresh(&mut self, seed: u64, lane: Lane) -> Result<(), Fault> {
         (self.lane, self.seed) = (lane, seed);
         self.tensors.refresh(seed, lane)

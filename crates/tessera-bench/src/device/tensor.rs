@@ -25,7 +25,7 @@ struct Mirrored {
     guarded: Guarded,
     fill: Fill,
     step: usize,
-    /// The first elements between the guards, for inputs.
+    /// The first elements between the guards, for inputs, and for what is read and written as it is before a launch.
     mirror: Option<Tensor>,
 }
 
@@ -57,7 +57,15 @@ impl Mirrored {
             let part = mirror.slice(0, start..(start + CHUNK).min(period), 1);
             values.and_then(|values| part?.copy_from(&values)).map_err(memory_fault)?;
         }
-        self.guarded.inside(0..period)?.copy_from(&mirror).map_err(memory_fault)?;
+        self.mirror = Some(mirror);
+        self.restore()
+    }
+
+    /// Puts what was generated into its place again, where something was.
+    fn restore(&self) -> Result<(), Fault> {
+        let Some(mirror) = &self.mirror else { return Ok(()) };
+        let (period, span) = (mirror.len(), self.guarded.span());
+        self.guarded.inside(0..period)?.copy_from(mirror).map_err(memory_fault)?;
         let mut done = period;
         while done < span {
             let count = done.min(span - done);
@@ -65,7 +73,6 @@ impl Mirrored {
             self.guarded.inside(done..done + count)?.copy_from(&source).map_err(memory_fault)?;
             done += count;
         }
-        self.mirror = Some(mirror);
         Ok(())
     }
 
@@ -161,7 +168,10 @@ impl DeviceTensors {
     }
 
     pub(crate) fn poison(&self, poison: Poison) -> Result<(), Fault> {
-        self.list.iter().try_for_each(|tensor| tensor.guarded.poison(poison))
+        self.list.iter().try_for_each(|tensor| match tensor.guarded.role() {
+            Role::InOut => tensor.restore(),
+            Role::Input | Role::Output | Role::Workspace | Role::Counter => tensor.guarded.poison(poison),
+        })
     }
 
     /// Codes of elements of a tensor, read from the device.

@@ -11,6 +11,9 @@
 //! -> {"ask":"time","case":1,"timing":"cold","samples":10,"launches":1,"flush_bytes":125829120}   <- {"ok":true,"ns":[...]}
 //! -> {"ask":"release","case":1}
 //! ```
+//! A variant has an operator's numbers behind its words: `nt alpha=0.5 beta=0.25`. What is `inout` may hold anything while launches are timed; before
+//! one whose result is judged it is filled again.
+//!
 //! Several cases are prepared at once, as they are timed in turn; each has a number. `handle` names device memory of the harness
 //! (the driver's interprocess handle of its allocation), `offset` counts bytes to the first element. The worker times as the
 //! harness does: a blocked queue, events, reading through the cache before cold

@@ -1,9 +1,6 @@
 //! Broken matrix products.
 
-use std::ops::Range;
-
-use tessera_ops::{Argument, Expected, Inputs, Plan, Reference, Role, TensorSpec};
-use tessera_types::{DType, unit_roundoff};
+use tessera_ops::Argument;
 
 use super::{Case, edit, one_block_short, relaunch, set};
 
@@ -125,52 +122,48 @@ pub(super) const CASES: &[Case] = &[
     Case {
         operator: "gemm",
         extents: RAGGED,
-        variant: "nn",
+        variant: "nn alpha=2 beta=0.5",
         policy: "fp32",
-        data: blended,
-        text: &[("def gemm(A, B, C,", "def gemm(A, B, C, OLD,"), ("ct.load(C, (i, j)", "ct.load(OLD, (i, j)")],
+        data: |plan| plan,
+        text: &[],
         mutants: &[
             edit("alpha is dropped", &[(SCALED, "out = acc")]),
             edit("alpha scales the old values too", &[(BLEND, "out = out + c.astype(ACC) * ct.astype(alpha * beta, ACC)")]),
             edit("beta scales the product", &[(BLEND, "out = out * ct.astype(beta, ACC) + c.astype(ACC)")]),
             edit("beta is dropped", &[(BLEND, "out = out + c.astype(ACC)")]),
             edit("the old values are not added", &[("if beta != 0.0:", "if beta == 0.0:")]),
-            edit("the old values are a block off", &[("ct.load(OLD, (i, j)", "ct.load(OLD, (i + 1, j)")]),
+            edit("the old values are a block off", &[("ct.load(C, (i, j)", "ct.load(C, (i + 1, j)")]),
+            relaunch("beta is 0", |plan| set(plan, "beta", Argument::Float(0.0))),
         ],
     },
+    Case {
+        operator: "gemm",
+        extents: RAGGED,
+        variant: "tn alpha=0.5",
+        policy: "bf16",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("C is read though beta is 0", &[("if beta != 0.0:", "if True:")]),
+            relaunch("alpha is 1", |plan| set(plan, "alpha", Argument::Float(1.0))),
+        ],
+    },
+    Case {
+        operator: "gemm",
+        extents: RAGGED,
+        variant: "nn alpha=3 beta=-2",
+        policy: "int8",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[edit("beta is dropped", &[(BLEND, "out = out + c.astype(ACC)")])],
+    },
+    Case {
+        operator: "gemm",
+        extents: &[("batch", 3), ("m", 65), ("n", 70), ("k", 40)],
+        variant: "nn alpha=0.3 beta=-0.7",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[edit("every matrix has the old values of the first", &[("ct.load(C, (n, i, j)", "ct.load(C, (0, i, j)")])],
+    },
 ];
-
-const ALPHA: f64 = 2.0;
-const BETA: f64 = 0.5;
-
-/// alpha and beta that are not 1 and 0, the old values of C in a tensor of their own so that launches can be repeated.
-fn blended(mut plan: Plan) -> Plan {
-    let mut old: TensorSpec = plan.tensors[2].clone();
-    (old.name, old.role) = ("OLD", Role::Input);
-    let position = plan.tensors.len();
-    let row_len = plan.outputs[0].row_len;
-    plan.tensors.push(old);
-    set(&mut plan, "alpha", Argument::Float(ALPHA));
-    set(&mut plan, "beta", Argument::Float(BETA));
-    plan.launches[0].arguments.push(("OLD", Argument::Tensor(position)));
-    Plan { reference: Box::new(Blended { product: plan.reference, old: position, row_len }), ..plan }
-}
-
-struct Blended {
-    product: Box<dyn Reference>,
-    old: usize,
-    row_len: usize,
-}
-
-impl Reference for Blended {
-    fn rows(&self, inputs: &dyn Inputs, output: usize, rows: Range<usize>, expected: Expected<'_>) {
-        let Expected::Bounded { want, bound } = expected else { return };
-        let mut old = vec![0.0; want.len()];
-        inputs.numbers(self.old, rows.start * self.row_len, &mut old);
-        self.product.rows(inputs, output, rows, Expected::Bounded { want: &mut *want, bound: &mut *bound });
-        for ((want, bound), old) in want.iter_mut().zip(bound).zip(old) {
-            *bound = ALPHA * *bound + 2.0 * unit_roundoff(DType::F32) * (ALPHA * want.abs() + BETA * old.abs());
-            *want = ALPHA * *want + BETA * old;
-        }
-    }
-}

@@ -22,7 +22,7 @@ use crate::command::emulation::{Opened, is_emulator, open};
 use crate::command::launch::library_options;
 use crate::command::locking;
 use crate::command::progress::Telling;
-use crate::command::sizes::{refuse_nought, selection};
+use crate::command::sizes::{refuse_untimed, selection};
 use crate::command::subjects::{is_kernel, kernels, suite};
 use crate::failure::{Failure, Outcome, read_text};
 
@@ -194,7 +194,7 @@ fn on_device(
 pub(crate) fn asked(arguments: &Bench) -> Result<(CompileOptions, Selection), Failure> {
     let options = library_options(&arguments.optimise)?;
     let selection = selection(&arguments.subjects, &arguments.precision, arguments.sizes.as_deref())?;
-    refuse_nought(&selection.sizes)?;
+    refuse_untimed(&selection.sizes, &selection.operators)?;
     Ok((options, selection))
 }
 

@@ -54,7 +54,8 @@ impl<'c> Report<'c> {
         for remark in &facts.recipes {
             if let Some(reason) = &remark.refusal {
                 let place = reason.span.map_or(String::new(), |span| format!("{}: ", self.place(span)));
-                let _ = writeln!(out, "  not `{}`: {place}{}", remark.recipe, reason.text);
+                let how = if remark.taken { "left out by" } else { "not" };
+                let _ = writeln!(out, "  {how} `{}`: {place}{}", remark.recipe, reason.text);
             }
         }
         self.partition(&mut out);
@@ -231,7 +232,7 @@ impl<'c> Report<'c> {
         let facts = &self.facts;
         let refused = facts.recipes.iter().filter_map(|remark| {
             let reason = remark.refusal.as_ref()?;
-            Some(json!({ "recipe": remark.recipe, "reason": reason.text, "place": reason.span.map(|span| self.place(span)) }))
+            Some(json!({ "recipe": remark.recipe, "taken": remark.taken, "reason": reason.text, "place": reason.span.map(|span| self.place(span)) }))
         });
         let conversion = |found: &tessera::compile::report::Conversion| {
             let place = self.place(found.span);

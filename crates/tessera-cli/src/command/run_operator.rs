@@ -65,8 +65,14 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
             }
         }
     }
+    // Contents were made here, and are the device's from now on.
+    let contents = |wanted: &str| {
+        made.iter()
+            .find_map(|(name, value)| if let Value::Tensor(tensor) = value { (name == wanted).then_some(tensor) } else { None })
+    };
     call.lock = locking::read(&arguments.optimise.locking, None)?.filter(|_| Lock::is_asked(&options));
     let resolved = operator.resolve_in(&call, policy).map_err(call_failure)?;
+    signature.refuse_values(contents).map_err(call_failure)?;
     let (name, dtype, shape) = resolved.output();
     let output = match resolved.given_output() {
         Some(output) => output.clone(),

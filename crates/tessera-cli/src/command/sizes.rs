@@ -1,6 +1,7 @@
 //! Operators, precisions and sizes as the command line names them.
 
 use tessera::bench::{Selection, Shapes, Sizes};
+use tessera::ops::OPERATORS;
 
 use crate::failure::{Failure, Outcome, read_text};
 
@@ -27,7 +28,7 @@ pub(crate) fn selection(subjects: &[String], precisions: &[String], sizes: Optio
         None => chosen.unwrap_or(Sizes::Quick),
         Some(text) => match sizes_named(text) {
             Some(sizes) => sizes,
-            None => Sizes::Given(given(text)?),
+            None => Sizes::Given(given(text, &numbers_of_operators())?),
         },
     };
     Ok(Selection { operators, precisions: precisions.to_vec(), sizes })
@@ -42,6 +43,11 @@ pub(crate) fn sizes_named(name: &str) -> Option<Sizes> {
         "edges" => Some(Sizes::Edges),
         _ => None,
     }
+}
+
+/// What `--sizes` gives operators beside extents and a variant.
+fn numbers_of_operators() -> Vec<&'static str> {
+    OPERATORS.iter().flat_map(|operator| operator.numbers).map(|(name, _)| *name).collect()
 }
 
 /// Values of an extent at most.
@@ -77,13 +83,14 @@ fn values(text: &str) -> Result<Vec<u64>, String> {
     Ok(values)
 }
 
-/// What `--sizes` gives: one text, or `@FILE` with one in each line. Behind a `#` a line has a remark.
-pub(crate) fn given(text: &str) -> Result<Vec<Shapes>, Failure> {
-    let Some(path) = text.strip_prefix('@') else { return Ok(vec![shapes(text)?]) };
+/// What `--sizes` gives: one text, or `@FILE` with one in each line. Behind a `#` a line has a remark. Names of `numbers` have those, all
+/// others extents.
+pub(crate) fn given(text: &str, numbers: &[&str]) -> Result<Vec<Shapes>, Failure> {
+    let Some(path) = text.strip_prefix('@') else { return Ok(vec![shapes(text, numbers)?]) };
     let lines = read_text(path)?;
     let line = |(at, line): (usize, &str)| {
         let line = line.split('#').next().unwrap_or_default().trim();
-        (!line.is_empty()).then(|| shapes(line).map_err(|failure| failure.about(&format!("{path}:{}", at + 1))))
+        (!line.is_empty()).then(|| shapes(line, numbers).map_err(|failure| failure.about(&format!("{path}:{}", at + 1))))
     };
     let all: Vec<Shapes> = lines.lines().enumerate().filter_map(line).collect::<Result<_, _>>()?;
     match all.is_empty() {
@@ -92,23 +99,43 @@ pub(crate) fn given(text: &str) -> Result<Vec<Shapes>, Failure> {
     }
 }
 
-/// `m=1024,n=64..1024*2,k=1,2,8,variant=nt`.
-fn shapes(text: &str) -> Result<Shapes, Failure> {
-    let mut extents: Vec<(String, Vec<u64>)> = Vec::new();
-    let mut variant = None;
-    // Behind the values of an extent there may be more of them.
-    let mut is_list = false;
+/// What more values of a list, without a name, belong to.
+#[derive(Clone, Copy, PartialEq)]
+enum List {
+    Extents,
+    Numbers,
+    Nothing,
+}
+
+/// `m=1024,n=64..1024*2,k=1,2,8,alpha=0.5,variant=nt`.
+fn shapes(text: &str, numbers: &[&str]) -> Result<Shapes, Failure> {
+    let mut shapes = Shapes::default();
+    let Shapes { extents, numbers: given, variant } = &mut shapes;
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+    let mut list = List::Nothing;
     for part in text.split(',') {
-        let more = if part.contains('=') { None } else { values(part).ok() };
-        if let (Some(more), true, Some((_, known))) = (more, is_list, extents.last_mut()) {
+        let is_more = !part.contains('=');
+        if let (List::Numbers, Some((_, known)), Some(more), true) = (list, given.last_mut(), number(part), is_more) {
+            known.push(more);
+            continue;
+        }
+        if let (List::Extents, Some((_, known)), Ok(more), true) = (list, extents.last_mut(), values(part), is_more) {
             known.extend(more);
             continue;
         }
-        is_list = !part.starts_with("variant=");
+        list = match part.split_once('=') {
+            Some(("variant", _)) | None => List::Nothing,
+            Some((name, _)) if numbers.contains(&name) => List::Numbers,
+            Some(_) => List::Extents,
+        };
         match part.split_once('=') {
-            Some(("variant", word)) => variant = Some(word.to_string()),
-            Some((name, _)) if extents.iter().any(|(known, _)| known == name) => {
+            Some(("variant", word)) => *variant = Some(word.to_string()),
+            Some((name, _)) if extents.iter().any(|(known, _)| known == name) || given.iter().any(|(known, _)| known == name) => {
                 return Err(Failure::usage(format!("`{name}` is given twice in `--sizes {text}`")));
+            }
+            Some((name, value)) if list == List::Numbers => {
+                let own = number(value).ok_or_else(|| Failure::usage(format!("`{part}`: `{name}` is a number, such as 0.5")))?;
+                given.push((name.to_string(), vec![own]));
             }
             Some((name, value)) => {
                 let values = values(value).map_err(|why| Failure::usage(format!("`{part}`: {why}")))?;
@@ -121,7 +148,25 @@ fn shapes(text: &str) -> Result<Shapes, Failure> {
             }
         }
     }
-    Ok(Shapes { extents, variant })
+    Ok(shapes)
+}
+
+/// Refuses what cannot be timed: extents that take no time, and results that grow with every launch until they are infinite.
+pub(crate) fn refuse_untimed(sizes: &Sizes, operators: &[String]) -> Outcome {
+    refuse_nought(sizes)?;
+    let Sizes::Given(all) = sizes else { return Ok(()) };
+    let grows = |name: &str| {
+        let own = |word: &str| operators.is_empty() || operators.iter().any(|own| own == word);
+        OPERATORS.iter().any(|operator| own(operator.name) && operator.rereads() == Some(name))
+    };
+    let mut numbers = all.iter().flat_map(|shapes| &shapes.numbers);
+    match numbers.find(|(name, values)| grows(name) && values.iter().any(|value| value.abs() > 1.0)) {
+        Some((name, _)) => Err(Failure::usage(format!(
+            "`{name}` beyond -1 to 1 in `--sizes`: launches are timed one after another, and each would multiply what the last one left\nhelp: \
+             `tessera check` takes it"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Refuses extents that take no time.

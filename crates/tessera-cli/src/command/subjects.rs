@@ -106,7 +106,7 @@ pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, 
 /// The sizes of each row: one without names where `--sizes` is absent.
 pub(crate) fn combinations(sizes: Option<&str>, texts: &[String], grids: &[&Option<String>]) -> Result<Vec<Extents>, Failure> {
     let Some(text) = sizes else { return Ok(vec![Extents::default()]) };
-    let given = given(text)?;
+    let given = given(text, &[])?;
     let mut rows = Vec::new();
     for shapes in &given {
         if shapes.variant.is_some() {

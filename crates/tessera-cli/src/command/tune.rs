@@ -17,7 +17,7 @@ use crate::arguments::{Bits as BitsName, Tune};
 use crate::command::emulation::{Opened, open};
 use crate::command::launch::{grid, kernel, kernel_failure, parse};
 use crate::command::run_operator::named;
-use crate::command::sizes::{refuse_nought, selection};
+use crate::command::sizes::{refuse_untimed, selection};
 use crate::command::subjects::combinations;
 use crate::command::tuned::{Table, told};
 use crate::command::{locking, predict, tolerance};
@@ -158,7 +158,7 @@ pub(crate) fn asked(arguments: &Tune) -> Result<Selection, Failure> {
     }
     let subject = std::slice::from_ref(&arguments.launch.subject);
     let selection = selection(subject, &arguments.precision, arguments.sizes.as_deref())?;
-    refuse_nought(&selection.sizes)?;
+    refuse_untimed(&selection.sizes, &selection.operators)?;
     Ok(selection)
 }
 

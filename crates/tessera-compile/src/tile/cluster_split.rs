@@ -8,7 +8,7 @@
 //!
 //! Each block sends the others what they add up, to where slots of a ring were (`tile.cluster_sum`). What stands behind the loop it does for its part
 //! alone; [`strips`] cuts it. Nothing goes through the launch's memory, and nobody counts: blocks of a cluster run at the same time. Where
-//! there are fewer parts of [`COLUMNS`] columns than blocks, the last blocks do nothing behind the loop.
+//! there are fewer parts of eight columns than blocks, the last blocks do nothing behind the loop.
 //!
 //! Several clusters can have rounds of one tile (`among`). Then each block has the sums of its cluster's rounds, for its part, and the blocks of one
 //! rank add these up as blocks that share rounds do ([`Pool`]): what goes through memory is a part of what it would be, and all blocks move it.
@@ -19,6 +19,7 @@ use rustc_hash::FxHashMap;
 use tessera_ir::attrs::{GridAxis, Predicate};
 use tessera_ir::{Block, Builder, Func, Op, OpKind, Plan, Reason, RingPlan, ScheduleOp, SharedType, TileOp, Type, Value, bug};
 use tessera_types::{Arch, DType};
+use tessera_types::room::split_parts;
 
 use super::numbers::Numbers;
 use super::pool::{Leavers, Pool, branch};
@@ -27,8 +28,6 @@ use super::relation::has_layout;
 use super::roles::is_free;
 use super::{cluster, stream_k, strips};
 
-/// Columns of sums that threads of a warp share: a part has some of them, or threads would exchange elements.
-const COLUMNS: u32 = 8;
 /// Bytes of an element of sums.
 const BYTES: u32 = 4;
 const AXES: [GridAxis; 3] = [GridAxis::X, GridAxis::Y, GridAxis::Z];
@@ -92,7 +91,7 @@ pub(super) fn split(func: &mut Func, plan: &Plan, blocks: u32, arch: Arch) -> Re
     before.pop();
     let Some(end) = behind.pop() else { bug!("a body without an end") };
     let columns = *func.ty(data.results[0]).the_tile().shape.last().unwrap_or_else(|| bug!("sums without columns"));
-    let parts = parts(columns, blocks);
+    let parts = split_parts(columns, blocks);
     own_copies(func, &before, &mut behind);
     let mut b = Builder { block: func.body, span: data.span, func };
     let rank = b.value(TileOp::ClusterRank {}, &[], b.func.ty(data.one(0)).clone());
@@ -224,15 +223,6 @@ fn own_copies(func: &mut Func, before: &[Op], behind: &mut Vec<Op>) {
         func.ops[op].operands.iter_mut().for_each(|operand| *operand = names.get(operand).copied().unwrap_or(*operand));
     }
     behind.splice(0..0, copies);
-}
-
-/// The parts of so many columns that blocks can get: each of some eight of them.
-fn parts(columns: u32, blocks: u32) -> u32 {
-    let mut parts = blocks;
-    while !columns.is_multiple_of(COLUMNS * parts) && parts > 1 {
-        parts /= 2;
-    }
-    parts
 }
 
 /// Where the rounds of a block begin and end: as many for each, the first ones with one more where they do not divide.

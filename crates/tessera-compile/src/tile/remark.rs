@@ -7,7 +7,9 @@ use tessera_ir::{PassTime, Reason};
 pub struct Remark {
     /// The pass.
     pub recipe: &'static str,
-    /// Why it did not take the function; `None` where it did.
+    /// Whether it took the function.
+    pub taken: bool,
+    /// Why it did not, or left out what hints ask for.
     pub refusal: Option<Reason>,
 }
 
@@ -21,20 +23,18 @@ pub struct Remarks {
 impl Remarks {
     /// What the staging passes among those that ran said; behind the one that took the function none was asked.
     pub(crate) fn of(runs: &[PassTime], staging: &[&str]) -> Remarks {
-        let asked = runs.iter().filter(|run| staging.contains(&run.pass)).filter_map(|run| match run.refusals.first() {
-            Some(reason) => Some(Remark { recipe: run.pass, refusal: Some(reason.clone()) }),
-            None => run.changed.then_some(Remark { recipe: run.pass, refusal: None }),
-        });
-        Remarks { asked: asked.collect() }
+        let asked = runs.iter().filter(|run| staging.contains(&run.pass) && (run.changed || !run.refusals.is_empty()));
+        let remark = |run: &PassTime| Remark { recipe: run.pass, taken: run.changed, refusal: run.refusals.first().cloned() };
+        Remarks { asked: asked.map(remark).collect() }
     }
 
     /// Nobody was asked: the user wrote the plan.
     pub(crate) fn by_hand() -> Remarks {
-        Remarks { asked: vec![Remark { recipe: "plan by hand", refusal: None }] }
+        Remarks { asked: vec![Remark { recipe: "plan by hand", taken: true, refusal: None }] }
     }
 
     /// The pass that took the function.
     pub fn chosen(&self) -> Option<&'static str> {
-        self.asked.iter().find(|remark| remark.refusal.is_none()).map(|remark| remark.recipe)
+        self.asked.iter().find(|remark| remark.taken).map(|remark| remark.recipe)
     }
 }

@@ -13,14 +13,12 @@ use tessera_ir::{
     Extent, Func, Op, OpKind, Padding, ParamKind, ScheduleOp, SharedType, Sharing, Swizzle, TileViewType, Type, Value, ViewKind,
 };
 use tessera_types::AsyncCopy;
+use tessera_types::room::{USEFUL_SLOTS, slots_that_fit};
 
 use super::anchors::Units;
 use tessera_analysis::arrangement::engine_swizzle;
 use tessera_analysis::arrays::own_array;
 use tessera_ir::Reason;
-
-/// The most slots that were found useful.
-const MOST: u32 = 6;
 
 /// Slots from which on more are not worth the first-level cache, but where blocks of clusters wait for each other, or while results of 32 bits
 /// leave. Other products with short contractions or shared rounds were up to 9 in 100 slower with more (`results/plans`).
@@ -28,9 +26,6 @@ const ENOUGH: u32 = 4;
 
 /// The most slots that a ring may have.
 pub(super) const MOST_SLOTS: u32 = 16;
-
-/// Bytes of shared memory for barriers and for aligning buffers.
-pub(super) const FRAME: u32 = 1 << 10;
 
 /// Dimensions that a map of the copy engine has at most.
 const DIMENSIONS: usize = AsyncCopy::TENSOR.axes as usize;
@@ -147,12 +142,12 @@ pub(super) fn addressable(func: &Func, view: Value, ty: &TileViewType) -> bool {
 
 /// Slots of `bytes` each that fit beside `others` bytes of shared memory, at most as many as the kernel's hints ask for.
 pub(super) fn stages(func: &Func, units: &Units, bytes: u32, others: u32) -> u32 {
-    let fit = |shared: u32| shared.saturating_sub(FRAME + others) / bytes.max(1);
+    let fit = |shared: u32| slots_that_fit(shared, bytes, others);
     let limits = units.arch.limits();
     let beside_cache = limits.shared_beside_cache - limits.shared_reserved_per_block;
     let in_clusters = func.hints.num_ctas.is_some_and(|blocks| blocks > 1);
     let waits = in_clusters || func.hints.shares() != Sharing::Rounds && stores_wide(func);
-    let most = if waits { MOST } else { fit(beside_cache).clamp(ENOUGH, MOST) };
+    let most = if waits { USEFUL_SLOTS } else { fit(beside_cache).clamp(ENOUGH, USEFUL_SLOTS) };
     func.hints.num_stages.unwrap_or(most).min(fit(units.shared)).max(1)
 }
 

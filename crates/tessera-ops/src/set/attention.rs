@@ -33,6 +33,7 @@ pub(crate) static ATTENTION: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
+    numbers: &[],
     plan,
     ways: None,
 };

@@ -32,6 +32,7 @@ pub(crate) static BANDWIDTH: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
+    numbers: &[],
     plan,
     ways: None,
 };

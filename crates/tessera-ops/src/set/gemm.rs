@@ -1,11 +1,12 @@
 //! GEMM: C = alpha * op(A) x op(B) + beta * C, with an optional batch.
 //!
-//! The variant has two letters for op(A) and op(B), `n` or `t`; a transposed operand is stored with its axes reversed.
+//! The variant has two letters for op(A) and op(B), `n` or `t`; a transposed operand is stored with its axes reversed. Behind them stand
+//! `alpha` and `beta` where they are not 1 and 0: `nt alpha=0.5 beta=0.25`.
 
 use tessera_types::{Arch, DType, Policy, Storage, policy_name};
 
 use super::gemm_tiles::{self, May};
-use super::product::{self, Part, Product};
+use super::product::{self, Blend, Part, Product};
 use crate::draw::Draw;
 use crate::matrix::Matrix;
 use crate::operator::{
@@ -38,6 +39,7 @@ pub(crate) static GEMM: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
+    numbers: &NUMBERS,
     plan: |problem, policy, machine| made(problem, policy, machine, None),
     ways: Some(Ways {
         names: &gemm_tiles::NAMES,
@@ -61,6 +63,9 @@ const CALLS: Calls = Calls {
     },
     problem: |sizes| Ok(Problem::new(&["batch", "m", "n", "k"].map(|name| (name, sizes.get(name))), sizes.variant)),
 };
+
+/// What multiplies the product, and what multiplies the old values of C.
+const NUMBERS: [(&str, f64); 2] = [("alpha", 1.0), ("beta", 0.0)];
 
 fn problem(m: u64, n: u64, k: u64, variant: &str) -> Problem {
     Problem::new(&[("batch", 1), ("m", m), ("n", n), ("k", k)], variant)
@@ -99,7 +104,12 @@ fn edges() -> Vec<Problem> {
     }
     // Factors that are copied to whole lines first, where that pays: both, and one of them.
     cases.extend([(33, 31, 449), (17, 64, 449)].map(|(m, n, k)| problem(m, n, k, "nn")));
+    // What C held before, too.
+    cases.extend(
+        [(127, 129, 63, "nt alpha=2 beta=-1"), (33, 31, 449, "nn alpha=3")].map(|(m, n, k, variant)| problem(m, n, k, variant)),
+    );
     let batch = [("batch", 3), ("m", 65), ("n", 70), ("k", 40)];
+    cases.push(Problem::new(&batch, "tn beta=2"));
     cases.extend(["tt", "tn", "nt", "nn"].iter().map(|&variant| Problem::new(&batch, variant)));
     cases
 }
@@ -315,6 +325,23 @@ fn cuttable(problem: &Problem, policy: Policy) -> Option<Cuttable> {
     Some(Cuttable { sizes, types, transposed, may: MAY })
 }
 
+/// alpha and beta of a problem. Kernels take both as 32-bit floats, and turn them into the type of sums.
+fn blend(problem: &Problem, acc: DType) -> Result<Blend, Unsupported> {
+    // Up to there a 32-bit float has every whole number.
+    const MOST: f64 = (1 << f32::MANTISSA_DIGITS) as f64;
+    let [alpha, beta] = NUMBERS.map(|(name, usual)| (name, problem.number(name).unwrap_or(usual)));
+    let taken = |(name, value): (&str, f64)| match value as f32 {
+        _ if acc.is_integer() && (value.fract() != 0.0 || value.abs() > MOST) => {
+            Err(Unsupported(format!("`{name}` is {value}: the arrays hold integers, so it is one, of at most {MOST}")))
+        }
+        single if acc == DType::F64 && !value.is_nan() && f64::from(single) != value => Err(Unsupported(format!(
+            "`{name}` is {value}: the kernels take it as a 32-bit float, and none is that; `fp64` would lose what lies between"
+        ))),
+        single => Ok(f64::from(single)),
+    };
+    Ok(Blend { alpha: taken(alpha)?, beta: taken(beta)? })
+}
+
 fn ways(problem: &Problem, policy: Policy, machine: Machine) -> Result<Vec<PossibleWay>, Unsupported> {
     Ok(cuttable(problem, policy).map_or(Vec::new(), |product| product.ways(machine)))
 }
@@ -345,11 +372,12 @@ fn made(problem: &Problem, policy: Policy, machine: Machine, way: Option<&Way>) 
     };
     let mut a = TensorSpec::new("A", storage, if ta { shape(k, m) } else { shape(m, k) }, Role::Input);
     let mut b = TensorSpec::new("B", storage, if tb { shape(n, k) } else { shape(k, n) }, Role::Input);
-    let c = TensorSpec::new("C", result, shape(m, n), Role::Output);
+    let blend = blend(problem, acc)?;
+    let mut c = TensorSpec::new("C", result, shape(m, n), if blend.reads() { Role::InOut } else { Role::Output });
     if integer {
         let least = if storage == DType::U8 { 0 } else { -128 };
         a.fill = Fill::Integers { least, greatest: least + 255 };
-        b.fill = a.fill;
+        (b.fill, c.fill) = (a.fill, a.fill);
     }
 
     let cut = match (policy.parts(), way) {
@@ -367,8 +395,8 @@ fn made(problem: &Problem, policy: Policy, machine: Machine, way: Option<&Way>) 
         ("A", Argument::Tensor(a)),
         ("B", Argument::Tensor(b)),
         ("C", Argument::Tensor(2)),
-        ("alpha", Argument::Float(1.0)),
-        ("beta", Argument::Float(0.0)),
+        ("alpha", Argument::Float(blend.alpha)),
+        ("beta", Argument::Float(blend.beta)),
         ("K", Argument::Int(k as i64)),
         ("COMPUTE", Argument::Type(compute)),
         ("ACC", Argument::Type(acc)),
@@ -388,26 +416,32 @@ fn made(problem: &Problem, policy: Policy, machine: Machine, way: Option<&Way>) 
         arguments.push(("ACROSS", Argument::Bool(across)));
     }
     let kernel = if batched { "gemm_batched" } else { "gemm" };
+    let written = batch * packed_bytes(result, m * n);
     let product = cut.launch(kernel, arguments, [plane[0], plane[1], batch as u32]);
     Ok(Plan {
         tensors,
         launches: copying.into_iter().chain([product]).collect(),
         outputs: vec![OutputRows { tensor: 2, rows: (batch * m) as usize, row_len: n as usize, exact: integer }],
         work: Work {
-            read_bytes: batch * (packed_bytes(storage, m * k) + packed_bytes(storage, k * n)),
-            write_bytes: batch * packed_bytes(result, m * n),
+            read_bytes: batch * (packed_bytes(storage, m * k) + packed_bytes(storage, k * n))
+                + if blend.reads() { written } else { 0 },
+            write_bytes: written,
             flops: 2 * batch * m * n * k,
             compute: Some(compute),
             metric: Metric::Compute,
-            formula: "2mnk operations; A, B read once, C written once",
+            formula: match blend.reads() {
+                true => "2mnk operations; A, B, C read once, C written once",
+                false => "2mnk operations; A, B read once, C written once",
+            },
         },
-        exact_lane: true,
+        exact_lane: blend.is_short(),
         reference: Box::new(Product {
             parts: Box::new(move |_| {
                 (0..batch as usize).map(|at| part(at, [m, n, k].map(|extent| extent as usize), [ta, tb])).collect()
             }),
             sizes: [batch * m, n, if policy.parts().is_some() { 3 * k } else { k }].map(|extent| extent as usize),
             result,
+            blend,
             model: product::error_model([storage, result, acc], machine),
             rounding: product::rounding(policy),
         }),

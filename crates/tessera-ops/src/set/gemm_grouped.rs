@@ -6,7 +6,7 @@
 use tessera_types::{DType, Policy, Storage, policy_name};
 
 use super::gemm::{Cut, blocks};
-use super::product::{self, Part, Product};
+use super::product::{self, Blend, Part, Product};
 use crate::draw::Draw;
 use crate::matrix::Matrix;
 use crate::operator::{Argument, Fill, Inputs, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
@@ -27,6 +27,7 @@ pub(crate) static GEMM_GROUPED: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
+    numbers: &[],
     plan,
     ways: None,
 };
@@ -47,7 +48,7 @@ const CALLS: Calls = Calls {
             "nt" => Signature::new(&[A, Operand("B", "groups n k"), OFFSETS], C),
             _ => Signature::new(&[A, Operand("B", "groups k n"), OFFSETS], C),
         };
-        signature.types(&[("offsets", DType::I32)])
+        signature.types(&[("offsets", DType::I32)]).bounds("offsets", "A")
     },
     problem: |sizes| {
         let [tokens, groups, n, k, bounds] = ["tokens", "groups", "n", "k", "bounds"].map(|name| sizes.get(name));
@@ -166,6 +167,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             parts: Box::new(move |inputs| parts(inputs, groups as usize, sizes, transposed)),
             sizes,
             result,
+            blend: Blend::NOTHING,
             model: product::error_model([storage, result, acc], machine),
             rounding: 0.0,
         }),

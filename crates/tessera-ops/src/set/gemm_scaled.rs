@@ -30,6 +30,7 @@ pub(crate) static GEMM_SCALED: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
+    numbers: &[],
     plan: |problem, policy, machine| made(problem, policy, machine, None),
     ways: Some(Ways {
         names: &gemm_tiles::NAMES,

@@ -29,6 +29,7 @@ pub(crate) static HISTOGRAM: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
+    numbers: &[],
     plan,
     ways: None,
 };

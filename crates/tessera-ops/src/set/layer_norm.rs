@@ -16,6 +16,7 @@ pub(crate) static LAYER_NORM: Operator = Operator {
     edges: norm::edges,
     draw: norm::draw,
     calls: norm::calls(Centre::Mean),
+    numbers: &[],
     plan: |problem, policy, machine| norm::plan("layer_norm", Centre::Mean, problem, policy, machine),
     ways: None,
 };

@@ -38,6 +38,7 @@ pub(crate) static LINEAR: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
+    numbers: &[],
     plan: |problem, policy, machine| made(problem, policy, machine, None),
     ways: Some(Ways {
         names: &gemm_tiles::NAMES,

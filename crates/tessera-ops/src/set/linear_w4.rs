@@ -31,6 +31,7 @@ pub(crate) static LINEAR_W4: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
+    numbers: &[],
     plan: |problem, policy, machine| made(problem, policy, choose(problem, machine)),
     ways: Some(Ways {
         names: &NAMES,

@@ -1,6 +1,7 @@
 //! Axes in another order: transposes, heads before tokens, channels last. Nothing is computed; what counts are whole lines on both sides.
 //!
-//! A variant is the order: digit `i` says which axis of `x` is axis `i` of `y`, as NumPy's `transpose` takes it: `10`, `0213`.
+//! A variant is the order: digit `i` says which axis of `x` is axis `i` of `y`, as NumPy's `transpose` takes it: `10`, `0213`. A problem has as many
+//! extents as that has digits: `0213` those of `a`, `b`, `c` and `d`, `10` those of `c` and `d`.
 
 use std::ops::Range;
 
@@ -28,6 +29,7 @@ pub(crate) static PERMUTE: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
+    numbers: &[],
     plan,
     ways: None,
 };
@@ -107,9 +109,21 @@ const CALLS: Calls = Calls {
     },
 };
 
+/// Of the extents of four axes those that the variant has.
 fn problem(extents: [u64; RANK], variant: &str) -> Problem {
     let named: Vec<_> = AXES.into_iter().zip(extents).collect();
-    Problem::new(&named, variant)
+    Problem::new(&named[RANK - variant.len()..], variant)
+}
+
+/// The extents of four axes, of which those that the variant lacks are 1.
+fn extents(problem: &Problem) -> Result<[u64; RANK], Unsupported> {
+    let lacking = RANK - problem.variant.len();
+    let own: Vec<&str> = problem.extents.iter().map(|(name, _)| *name).collect();
+    if own != AXES[lacking..] {
+        let [wanted, given] = [&AXES[lacking..], &own].map(|names| names.join(", "));
+        return Err(Unsupported(format!("`{}` is an order of the axes {wanted}, not {given}", problem.variant)));
+    }
+    Ok(std::array::from_fn(|axis| if axis < lacking { 1 } else { problem.get(AXES[axis]) }))
 }
 
 /// Matrices, heads of attention before tokens and back, channels of images last and back.
@@ -185,7 +199,7 @@ fn plan(problem: &Problem, policy: Policy, _: Machine) -> Result<Plan, Unsupport
         _ => return Err(Unsupported(format!("permute moves elements of whole bytes, not `{policy}`"))),
     };
     let order = order(problem)?;
-    let extents = AXES.map(|axis| problem.get(axis));
+    let extents = extents(problem)?;
     let shape = extents.map(|extent| extent as usize);
     let tile = tile(extents, order, storage.unpacked_bytes() as u64);
     let tiles: u64 = extents.iter().zip(tile).map(|(extent, tile)| extent.div_ceil(tile)).product();

@@ -29,6 +29,33 @@ impl Part {
 /// The parts of a result, in the order of their rows.
 pub(super) type Parts = Box<dyn Fn(&dyn Inputs) -> Vec<Part> + Send + Sync>;
 
+/// What becomes of a sum: `alpha` times that, and `beta` times what the result's tensor held before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Blend {
+    pub(super) alpha: f64,
+    pub(super) beta: f64,
+}
+
+impl Blend {
+    /// The sum itself.
+    pub(super) const NOTHING: Blend = Blend { alpha: 1.0, beta: 0.0 };
+
+    /// Whether the old values are read.
+    pub(super) fn reads(&self) -> bool {
+        self.beta != 0.0
+    }
+
+    /// Whether both have so few bits that with small integers for numbers nothing is rounded.
+    pub(super) fn is_short(&self) -> bool {
+        [self.alpha, self.beta].iter().all(|number| (number * 16.0).fract() == 0.0 && number.abs() <= 8.0)
+    }
+
+    /// The result of a sum and an old value.
+    fn of(&self, sum: f64, old: f64) -> f64 {
+        self.alpha * sum + if self.reads() { self.beta * old } else { 0.0 }
+    }
+}
+
 /// Products, a block of the contraction at a time so that decoded rows of the right factor stay in cache.
 pub(super) struct Product {
     pub(super) parts: Parts,
@@ -36,6 +63,8 @@ pub(super) struct Product {
     pub(super) sizes: [usize; 3],
     /// The type of the result.
     pub(super) result: DType,
+    /// What becomes of the sums.
+    pub(super) blend: Blend,
     /// What sums lose.
     pub(super) model: ErrorModel,
     /// What the product of two elements loses beside that, as a share of it: by rounding the elements first.
@@ -63,34 +92,55 @@ pub(super) fn rounding(policy: Policy) -> f64 {
 
 impl Product {
     /// The largest error of a sum whose terms' magnitudes add up to `magnitude`.
-    fn bound(&self, sum: f64, magnitude: f64) -> f64 {
+    fn sum_bound(&self, sum: f64, magnitude: f64) -> f64 {
         self.model.contraction(sum, magnitude, self.sizes[2]) + self.rounding * magnitude
+    }
+
+    /// The largest error of what becomes of it and of an old value: the factor, the product with it and the last addition round once each.
+    fn bound(&self, sum: f64, magnitude: f64, old: f64) -> f64 {
+        if self.blend == Blend::NOTHING {
+            return self.sum_bound(sum, magnitude);
+        }
+        let Blend { alpha, beta } = self.blend;
+        let parts = (alpha * sum).abs() + if self.blend.reads() { (beta * old).abs() } else { 0.0 };
+        let before = alpha.abs() * self.sum_bound(0.0, magnitude) + 3.0 * self.model.u_acc * parts;
+        before + self.model.u_out * self.blend.of(sum, old).abs() + self.model.floor
+    }
+
+    /// What rows of the result held before, where that is read; zeros elsewhere.
+    fn old(&self, inputs: &dyn Inputs, c: &Matrix, rows: &[usize], out: &mut [f64]) {
+        if self.blend.reads() {
+            out.chunks_mut(c.columns).zip(rows).for_each(|(out, &row)| c.read_row(inputs, row, 0, out));
+        }
     }
 
     /// Rows in rising order; a right factor is decoded once for all of its own.
     fn answer(&self, inputs: &dyn Inputs, rows: &[usize], expected: Expected<'_>) {
         let n = self.sizes[1];
-        let (mut sums, mut magnitudes) = (vec![0.0; rows.len() * n], vec![0.0; rows.len() * n]);
+        let [mut sums, mut magnitudes, mut olds] = [(); 3].map(|()| vec![0.0; rows.len() * n]);
         for part in (self.parts)(inputs) {
             let [start, end] = [part.rows().start, part.rows().end].map(|row| rows.partition_point(|&own| own < row));
             if start == end {
                 continue;
             }
             let own: Vec<usize> = rows[start..end].iter().map(|row| row - part.first).collect();
-            let [a, b, _] = &part.matrices;
+            let [a, b, c] = &part.matrices;
             let places = start * n..end * n;
+            self.old(inputs, c, &own, &mut olds[places.clone()]);
             matrix::product(inputs, (a, &own, b), &mut sums[places.clone()], &mut magnitudes[places]);
         }
         match expected {
             Expected::Codes(codes) => {
-                for (code, sum) in codes.iter_mut().zip(&sums) {
-                    *code = wrap(self.result, *sum as i64);
+                let [alpha, beta] = [self.blend.alpha, self.blend.beta].map(|number| number as i64);
+                for ((code, sum), old) in codes.iter_mut().zip(&sums).zip(&olds) {
+                    *code = wrap(self.result, alpha.wrapping_mul(*sum as i64).wrapping_add(beta.wrapping_mul(*old as i64)));
                 }
             }
             Expected::Bounded { want, bound } => {
-                for (((want, bound), sum), magnitude) in want.iter_mut().zip(bound).zip(&sums).zip(&magnitudes) {
-                    *want = storable(self.result, *sum);
-                    *bound = self.bound(*sum, *magnitude);
+                let terms = sums.iter().zip(&magnitudes).zip(&olds);
+                for ((want, bound), ((sum, magnitude), old)) in want.iter_mut().zip(bound).zip(terms) {
+                    *want = storable(self.result, self.blend.of(*sum, *old));
+                    *bound = self.bound(*sum, *magnitude, *old);
                 }
             }
         }
@@ -102,9 +152,10 @@ impl Reference for Product {
         self.answer(inputs, &rows.collect::<Vec<_>>(), expected);
     }
 
-    /// Freivalds' check: `C v = A (B v)` for a vector of random signs. An error `e` of a row contributes `sum e_j v_j`, which by
+    /// Freivalds' check: `C v = alpha A (B v) + beta C0 v` for a vector of random signs, `C0` being what C held before. An error `e` of a row contributes `sum e_j v_j`, which by
     /// Hoeffding's inequality exceeds `t |e|` with probability below `2 exp(-t^2 / 2)`: 3e-14 for `t = 8`. The norm of a row's
-    /// allowed errors is at most `tau |a_i| |B|`, `tau` being the bound of a sum whose terms' magnitudes add up to one.
+    /// allowed errors is at most `tau |a_i| |B|`, `tau` being the bound of a sum whose terms' magnitudes add up to one, and as much for each
+    /// old value of one, times the norm of the row's.
     fn identity(
         &self,
         inputs: &dyn Inputs,
@@ -117,14 +168,19 @@ impl Reference for Product {
         }
         const DEVIATIONS: f64 = 8.0;
         let [all, n, _] = self.sizes;
-        let tau = self.bound(1.0, 1.0);
+        let [tau, tau_old] = [self.bound(1.0, 1.0, 0.0), self.bound(0.0, 0.0, 1.0)];
         let mut rows = Vec::with_capacity(all);
         for part in (self.parts)(inputs) {
             let [a, b, c] = &part.matrices;
             let (bv, squares) = b.times(inputs, v);
             let (abv, norms) = a.times(inputs, &bv);
             let norm_b = squares.iter().sum::<f64>().sqrt();
-            let side = |i: usize, got: f64| RowIdentity { got, want: abv[i], bound: DEVIATIONS * tau * norms[i].sqrt() * norm_b };
+            let before = self.blend.reads().then(|| c.read_times(inputs, v));
+            let side = |i: usize, got: f64| {
+                let (old, old_squares) = before.as_ref().map_or((0.0, 0.0), |(sums, squares)| (sums[i], squares[i]));
+                let bound = DEVIATIONS * (tau * norms[i].sqrt() * norm_b + tau_old * old_squares.sqrt());
+                RowIdentity { got, want: self.blend.of(abv[i], old), bound }
+            };
             if let Some((cv, _)) = inputs.matrices().and_then(|matrices| matrices.matrix_vector(c, v)) {
                 rows.extend(cv.into_iter().enumerate().map(|(i, got)| side(i, got)));
                 continue;

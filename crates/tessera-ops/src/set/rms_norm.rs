@@ -16,6 +16,7 @@ pub(crate) static RMS_NORM: Operator = Operator {
     edges: norm::edges,
     draw: norm::draw,
     calls: norm::calls(Centre::Zero),
+    numbers: &[],
     plan: |problem, policy, machine| norm::plan("rms_norm", Centre::Zero, problem, policy, machine),
     ways: None,
 };

@@ -30,6 +30,7 @@ pub(crate) static SOFTMAX: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
+    numbers: &[],
     plan,
     ways: None,
 };

@@ -30,6 +30,7 @@ pub(crate) static VECTOR: Operator = Operator {
     edges,
     draw,
     calls: CALLS,
+    numbers: &[],
     plan,
     ways: None,
 };

@@ -7,6 +7,7 @@
 use rustc_hash::FxHashSet;
 use tessera_ir::attrs::RingProducer;
 use tessera_ir::{Block, Func, Op, OpKind, Partition, Plan, Reason, RingPlan, ScheduleOp, SharedType, Sharing, Span, Value, bug};
+use tessera_types::room::FRAME;
 use tessera_types::{Arch, DType};
 
 use super::budget::{self, Load, WORKING};
@@ -333,7 +334,7 @@ fn give_slots(func: &Func, units: &Units, plan: &mut Plan) -> Result<(), Reason>
     for ring in many {
         plan.rings[ring].slots = if is_raw(ring) { RAW_STAGES } else { stages };
     }
-    let mut used = slots::FRAME + others + stages * round;
+    let mut used = FRAME + others + stages * round;
     for ring in rest {
         let fits = used + bytes(ring) <= units.shared;
         if fits && plan.rings[ring].by == RingProducer::Tma && is_refilled(func, &supply, &plan.rings[ring]) {

@@ -14,6 +14,7 @@ use tessera_ir::attrs::RingProducer;
 use tessera_ir::{
     Block, Def, Effects, Func, Op, OpKind, Partition, Plan, Reason, RingPlan, ScheduleOp, SharedType, Span, Value, bug,
 };
+use tessera_types::room::FRAME;
 use tessera_types::{Arch, DType};
 
 use super::budget;
@@ -453,7 +454,7 @@ impl Supply {
     fn check_memory(&self, func: &Func, units: &Units, plan: &Plan) -> Result<(), Reason> {
         let bytes = |ring: &Ring| u64::from(ring.stages) * ring.slots.iter().map(SharedType::bytes).sum::<u64>();
         let rings: u64 = self.rings.iter().map(bytes).sum();
-        let others = u64::from(self.bytes_beside(func) + slots::FRAME);
+        let others = u64::from(self.bytes_beside(func) + FRAME);
         let limits = units.arch.limits();
         let share = limits.shared_per_sm / plan.resident.unwrap_or(1).max(1);
         let room = u64::from(units.shared.min(share.saturating_sub(limits.shared_reserved_per_block)));

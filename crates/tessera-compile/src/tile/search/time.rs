@@ -9,13 +9,13 @@
 //! ```
 
 use tessera_ir::{Block, Func, Op, OpKind, ParamKind, Partition, Plan, ScheduleOp, SharedType, Trait, bug};
+use tessera_types::room::FRAME;
 use tessera_types::{Arch, Device, Issuer, Part};
 
 use super::launch::{self, Launch};
 use crate::tile::cluster::{self, Together};
 use crate::tile::forecast::{Busy, Filled, Work, clocks, issuers};
 use crate::tile::roles::is_product;
-use crate::tile::slots;
 use tessera_analysis::arrays::own_array;
 
 /// Rounds of a loop of which nothing is known.
@@ -303,7 +303,7 @@ impl Model<'_> {
         let limits = self.arch.limits();
         let warps: u32 = self.plan.partitions.iter().map(Partition::all_warps).sum();
         let threads = (warps * Arch::WARP).max(1);
-        let bytes = self.shared_bytes() + u64::from(slots::FRAME + limits.shared_reserved_per_block);
+        let bytes = self.shared_bytes() + u64::from(FRAME + limits.shared_reserved_per_block);
         let by_memory = (u64::from(limits.shared_per_sm) / bytes.max(1)) as u32;
         let by_registers = self.plan.resident.unwrap_or_else(|| {
             let sums = self.sums() / (self.plan.computing().warps * Arch::WARP);

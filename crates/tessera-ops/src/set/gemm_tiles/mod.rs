@@ -7,6 +7,7 @@ mod threads;
 mod time;
 
 use tessera_runtime::Sharing;
+use tessera_types::room::{SENT_BY_WARPGROUP, USEFUL_SLOTS, slots_that_fit};
 use tessera_types::{Arch, DType};
 
 use self::time::{Block, Time, of_memory};
@@ -94,11 +95,8 @@ const SPLITS: [u64; 3] = [2, 4, 8];
 /// The most clusters that share a tile's rounds, and rounds that each of their blocks has at least.
 const MOST_CLUSTERS: u64 = 64;
 const LEAST_SHARED: u64 = 4;
-/// Bytes of shared memory of a block, of what each of its warpgroups sends its results through, and of an element of sums; slots of a ring at most.
-const SHARED: u64 = 227 << 10;
-const SENT: u64 = 16 << 10;
+/// Bytes of an element of sums.
 const SUM: u64 = 4;
-const SLOTS: u64 = 6;
 /// Of a chip's multiprocessors, those that are in whole clusters of two, four and eight: the groups that these may not leave have no multiple of
 /// four.
 const IN_CLUSTERS: [f64; 3] = [1.0, 0.91, 0.85];
@@ -322,7 +320,7 @@ impl Tile {
             if self.exchanged { block.exchanged() } else { block }
         };
         // What threads turn lies in a ring of its own, which leaves sums no room.
-        if self.freely && product.turned() == 0 && self.sums_fit(product) {
+        if self.freely && product.turned() == 0 && self.sums_fit(product, arch) {
             split(&block(None), (counts[0] * counts[1], self.rounds, extents), sms, &mut take);
         }
         self.shared(block(None), [batch * counts[0] * counts[1], sms], product, Choice::default(), &mut take);
@@ -344,7 +342,7 @@ impl Tile {
     }
 
     /// Whether sums of a tile fit where the slots of its larger factor were. Results that are turned leave through a tile of their own.
-    fn sums_fit(&self, product: &Product) -> bool {
+    fn sums_fit(&self, product: &Product, arch: Arch) -> bool {
         let &Tile { rows, columns, exchanged, .. } = self;
         // Four warpgroups' rows are computed by two.
         let groups = match rows / GROUP_ROWS {
@@ -352,9 +350,9 @@ impl Tile {
             groups => groups,
         };
         let turned = if exchanged { packed_bytes(product.result, rows * columns) } else { 0 };
-        let sent = turned.max(groups * SENT);
-        let slots = (SHARED.saturating_sub(sent) / ((rows + columns) * LINE)).min(SLOTS);
-        SUM * rows * columns <= slots * rows.max(columns) * LINE
+        let sent = turned.max(groups * u64::from(SENT_BY_WARPGROUP));
+        let slots = slots_that_fit(arch.limits().shared_per_block, ((rows + columns) * LINE) as u32, sent as u32);
+        SUM * rows * columns <= u64::from(slots.min(USEFUL_SLOTS)) * rows.max(columns) * LINE
     }
 
     /// Blocks, or clusters, on so many multiprocessors, or groups of them.

@@ -1,6 +1,7 @@
 //! What a block of a product takes, in clocks of an H100 and an H200, where the figures were fitted to times (`results/tiles/`). Other chips are measured
 //! by nobody yet.
 
+use tessera_types::room::split_parts;
 use tessera_types::{Arch, DType, Device};
 
 use super::{CLUSTERS, GROUP_ROWS, LINE, Product, SECTOR, THREE_ROWS, VECTOR};
@@ -20,8 +21,6 @@ const SPLIT_RATE: f64 = 8.0;
 /// block adds up what those of its rank have left. A guess from what leaving whole tiles takes.
 const AMONG_MEETING: f64 = 4000.0;
 const AMONG_RATE: f64 = 32.0;
-/// Columns of sums that a block has a part of at least.
-const SPLIT_COLUMNS: u64 = 8;
 /// What of the memory's rate loads reach.
 const MEMORY_SHARE: f64 = 0.9;
 /// Bytes a clock where threads bring what the copy engine cannot: for lines at multiples of 2, 4 and 8 bytes.
@@ -335,13 +334,13 @@ impl Block {
     /// The same with each tile's rounds split among so many blocks of a cluster, of which each adds up a part of the columns of the sums.
     pub(super) fn split(&self, tiles: u64, rounds: f64, at_once: u64, (blocks, sums): (u64, [u64; 2])) -> Time {
         let waves = tiles.div_ceil(at_once) as f64;
-        let beside = self.exchanged_in_cluster(blocks, sums, split_parts(blocks, sums[1]));
+        let beside = self.exchanged_in_cluster(blocks, sums, parts_in_cluster(blocks, sums[1]));
         Time { looped: waves * (rounds / blocks as f64).ceil() * self.round, beside: waves * beside }
     }
 
     /// The same with so many clusters for each tile, which all run at once: blocks of one rank add up the parts that their clusters have.
     pub(super) fn split_among(&self, rounds: f64, clusters: u64, (blocks, sums): (u64, [u64; 2])) -> Time {
-        let parts = split_parts(blocks, sums[1]);
+        let parts = parts_in_cluster(blocks, sums[1]);
         let left = (4 * sums[0] * sums[1] / parts * clusters) as f64;
         let beside = self.exchanged_in_cluster(blocks, sums, parts) + AMONG_MEETING + left / AMONG_RATE;
         Time { looped: (rounds / (blocks * clusters) as f64).ceil() * self.round, beside }
@@ -363,13 +362,9 @@ impl Block {
     }
 }
 
-/// The parts of so many columns that the blocks of a cluster have.
-fn split_parts(blocks: u64, columns: u64) -> u64 {
-    let mut parts = blocks;
-    while !columns.is_multiple_of(SPLIT_COLUMNS * parts) && parts > 1 {
-        parts /= 2;
-    }
-    parts
+/// The parts of so many columns that a cluster's blocks have: of both there are hundreds at most.
+fn parts_in_cluster(blocks: u64, columns: u64) -> u64 {
+    u64::from(split_parts(columns as u32, blocks as u32))
 }
 
 /// Waves of blocks of which the last one's tiles are in parts, and in how many, where these are more than one; what a round takes, over adding up
