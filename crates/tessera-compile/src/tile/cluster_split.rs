@@ -18,8 +18,8 @@
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::{GridAxis, Predicate};
 use tessera_ir::{Block, Builder, Func, Op, OpKind, Plan, Reason, RingPlan, ScheduleOp, SharedType, TileOp, Type, Value, bug};
-use tessera_types::{Arch, DType};
 use tessera_types::room::split_parts;
+use tessera_types::{Arch, DType};
 
 use super::numbers::Numbers;
 use super::pool::{Leavers, Pool, branch};

@@ -59,7 +59,7 @@ impl Centre {
         let mut arguments: Vec<_> = tensors.iter().enumerate().map(named).collect();
         arguments.extend([("eps", Argument::Float(EPS)), ("ACC", Argument::Type(acc)), ("N", Argument::Int(n as i64))]);
         Ok(match division {
-            Division::Whole(_) | Division::Cluster(_) => {
+            Division::Whole(_) | Division::Cluster { .. } => {
                 arguments.extend(division.rows().map(|rows| ("ROWS", Argument::Int(rows as i64))));
                 (division.launch(kernel, arguments, grid), Vec::new())
             }

@@ -18,8 +18,8 @@ pub(crate) fn storage(policy: Policy, operator: &str) -> Result<(DType, DType), 
 pub(crate) enum Division {
     /// A block takes so many whole rows at once.
     Whole(usize),
-    /// A cluster of so many blocks takes a row, each block some of its columns.
-    Cluster(u32),
+    /// A cluster of so many blocks, of so many warps each, takes a row, each block some of its columns.
+    Cluster { blocks: u32, warps: u32 },
     /// All blocks take the pieces of all rows, one after the other.
     Pieces(Pieces),
 }
@@ -52,9 +52,10 @@ fn held(bits: u32) -> usize {
 
 /// The shortest rows that clusters share.
 const SHARED: usize = 32768;
-/// Columns that a block of a cluster has where a cluster has enough blocks: 32 for each of 256 threads, so that a multiprocessor holds parts of
-/// several rows.
-const COLUMNS: usize = 8192;
+/// Columns that a block of a cluster has where a cluster has enough blocks: few, so that a multiprocessor holds parts of several rows.
+const COLUMNS: usize = 4096;
+/// Bytes of a row's numbers that each thread holds: with 64 of them, as the compiler takes otherwise, half as many are on their way.
+const HELD_BYTES: usize = 128;
 /// Blocks of the largest clusters.
 const BLOCKS: usize = 8;
 
@@ -115,7 +116,10 @@ impl Division {
         let held = held(storage.bits());
         match machine {
             Machine::Gpu(arch) if arch.has_clusters() && (SHARED.min(held + 1)..=BLOCKS * held).contains(&n) => {
-                Division::Cluster(n.div_ceil(COLUMNS).next_power_of_two().min(BLOCKS) as u32)
+                let blocks = n.div_ceil(COLUMNS).next_power_of_two().min(BLOCKS);
+                let held = HELD_BYTES * 8 / (storage.bits() as usize).max(32);
+                let warps = n.div_ceil(blocks * Arch::WARP as usize * held).next_power_of_two();
+                Division::Cluster { blocks: blocks as u32, warps: warps as u32 }
             }
             Machine::Gpu(arch) if n > held => Division::Pieces(Pieces::of(count, n, storage, arch)),
             Machine::Gpu(_) | Machine::Cpu => Division::whole(n, storage, machine),
@@ -126,7 +130,7 @@ impl Division {
     pub(crate) fn rows(self) -> Option<usize> {
         match self {
             Division::Whole(rows) => Some(rows),
-            Division::Cluster(_) => Some(1),
+            Division::Cluster { .. } => Some(1),
             Division::Pieces(_) => None,
         }
     }
@@ -135,7 +139,7 @@ impl Division {
     pub(crate) fn launch(self, kernel: &'static str, arguments: Vec<(&'static str, Argument)>, grid: [u32; 3]) -> LaunchSpec {
         let launch = LaunchSpec::new(kernel, arguments, grid);
         match self {
-            Division::Cluster(blocks) => LaunchSpec { sharing: Sharing::Cluster, cluster: blocks, ..launch },
+            Division::Cluster { blocks, warps } => LaunchSpec { sharing: Sharing::Cluster, cluster: blocks, warps, ..launch },
             Division::Whole(_) | Division::Pieces(_) => launch,
         }
     }
@@ -144,7 +148,7 @@ impl Division {
     pub(crate) fn grid(self, count: usize) -> Result<[u32; 3], Unsupported> {
         match self {
             Division::Whole(rows) => grid(count, rows),
-            Division::Cluster(_) => grid(count, 1),
+            Division::Cluster { .. } => grid(count, 1),
             Division::Pieces(pieces) => grid(count * pieces.count + pieces.behind, 1),
         }
     }
@@ -174,7 +178,7 @@ mod tests {
     fn pieces(rows: usize, n: usize, storage: DType) -> Pieces {
         match Division::of(rows, n, storage, Machine::Gpu(Arch::Sm90a)) {
             Division::Pieces(pieces) => pieces,
-            Division::Whole(_) | Division::Cluster(_) => panic!("{rows} x {n} is taken whole"),
+            Division::Whole(_) | Division::Cluster { .. } => panic!("{rows} x {n} is taken whole"),
         }
     }
 
@@ -209,17 +213,17 @@ mod tests {
     fn clusters_take_rows_that_their_registers_hold() {
         let of = |n, storage, arch| Division::of(9, n, storage, Machine::Gpu(arch));
         let blocks = |n, storage| match of(n, storage, Arch::Sm90a) {
-            Division::Cluster(blocks) => blocks,
+            Division::Cluster { blocks, .. } => blocks,
             other => panic!("{n} columns are {other:?}"),
         };
         for storage in [DType::F32, DType::BF16, DType::F8E4M3] {
-            assert_eq!([32768, 33000, 65536, 66000, 1 << 18].map(|n| blocks(n, storage)), [4, 8, 8, 8, 8]);
+            assert_eq!([32768, 33000, 65536, 66000, 1 << 18].map(|n| blocks(n, storage)), [8; 5]);
         }
-        assert_eq!([16385, 20000, 1 << 17].map(|n| blocks(n, DType::F64)), [4, 4, 8]);
+        assert_eq!([16385, 20000, 1 << 17].map(|n| blocks(n, DType::F64)), [8; 3]);
         assert!(matches!(of((1 << 17) + 1, DType::F64, Arch::Sm90a), Division::Pieces(_)));
         // There are no clusters.
         assert!(matches!(of(1 << 16, DType::F32, Arch::Sm80), Division::Pieces(_)));
-        assert_eq!(Division::Cluster(8).grid(9).unwrap(), [9, 1, 1]);
+        assert_eq!(Division::Cluster { blocks: 8, warps: 4 }.grid(9).unwrap(), [9, 1, 1]);
     }
 
     #[test]

@@ -149,7 +149,7 @@ fn launch(
     let n = ("N", Argument::Int(keys as i64));
     let mut arguments = vec![("x", Argument::Tensor(0)), ("y", Argument::Tensor(1)), ("ACC", Argument::Type(acc)), n];
     Ok(match division {
-        Division::Whole(_) | Division::Cluster(_) => {
+        Division::Whole(_) | Division::Cluster { .. } => {
             arguments.extend(division.rows().map(|rows| ("ROWS", Argument::Int(rows as i64))));
             arguments.extend(queries.map(|queries| ("QUERIES", Argument::Int(queries as i64))));
             let kernel = if queries.is_some() { "softmax_causal" } else { "softmax" };

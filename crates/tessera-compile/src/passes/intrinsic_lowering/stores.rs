@@ -82,7 +82,8 @@ pub(super) fn lower(func: &mut Func, arch: Arch) -> bool {
     let mut bytes: u64 = func.linked_ops().into_iter().filter_map(|op| allocated(func, op)).sum();
     for block in func.linked_blocks() {
         for &op in &func.blocks[block].ops {
-            let Some(found) = Sent::ways(func, &parents, block, op).into_iter().find(|found| found.has_room(func, arch, bytes)) else {
+            let Some(found) = Sent::ways(func, &parents, block, op).into_iter().find(|found| found.has_room(func, arch, bytes))
+            else {
                 continue;
             };
             bytes += found.bytes(func);
@@ -342,9 +343,7 @@ fn as_a_box(func: &Func, data: &OpData, buffer: SharedType) -> Option<(Way, (Val
         between.push(made);
         matrix = match &func.ops[made].kind {
             OpKind::Tile(TileOp::ConvertLayout {}) => func.ops[made].one(0),
-            OpKind::Schedule(ScheduleOp::Reshape {}) if drops_units(func, func.ops[made].one(0), matrix) => {
-                func.ops[made].one(0)
-            }
+            OpKind::Schedule(ScheduleOp::Reshape {}) if drops_units(func, func.ops[made].one(0), matrix) => func.ops[made].one(0),
             _ => return None,
         };
     };
