@@ -14,15 +14,18 @@ use crate::verify::elementwise::computes;
 use crate::verify::tiles::{accumulates, indices, product_shapes};
 use crate::verify::{Rule, Site, Wrong, ensure, memory, wgmma};
 
+/// The place of a block among those that share the work of one.
+fn place_in_clusters(site: &Site<'_>) -> Rule {
+    splits(site)?;
+    site.result_is(0, &Type::scalar(DType::I32))
+}
+
 pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
     match kind {
         TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {} | TileOp::Worker {} | TileOp::Workers {} => {
             site.result_is(0, &Type::scalar(DType::I32))
         }
-        TileOp::ClusterRank {} | TileOp::ClusterNumber {} => {
-            splits(site)?;
-            site.result_is(0, &Type::scalar(DType::I32))
-        }
+        TileOp::ClusterRank {} | TileOp::ClusterNumber {} => place_in_clusters(site),
         TileOp::Workspace { .. } => {
             let pointer =
                 site.result(0).is_scalar() && site.result(0).as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));
