@@ -48,7 +48,9 @@ fn faults(compiled: &Compiled, arch: Arch) -> String {
         let most = if access.loops > 0 { 1 } else { 2 };
         // Where updates go is for the data to say.
         let follows_data = access.cost.degree.is_none() && access.operation.starts_with("red.");
-        if !follows_data && access.cost.degree.is_none_or(|degree| degree > most) {
+        // Each thread's number goes to another block.
+        let leaves = access.operation.starts_with("st.async.");
+        if !follows_data && !leaves && access.cost.degree.is_none_or(|degree| degree > most) {
             let _ = writeln!(
                 text,
                 "  degree {:?} of {} {} in {} loops at {:?}",

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use tessera_compile::{CompileOptions, Compiled, compile};
-use tessera_ir::{Extent, IndexType};
+use tessera_ir::{Extent, IndexType, Sharing};
 use tessera_lang::{ArgType, ConstValue, ParsedFile, parse_file};
-use tessera_ops::{Argument, Fill, LaunchSpec, Machine, OPERATORS, Operator, Plan, Problem, Role, TensorSpec};
+use tessera_ops::{Argument, Fill, LaunchSpec, Machine, Metric, OPERATORS, Operator, Plan, Problem, Role, TensorSpec};
 use tessera_types::{Arch, DType, Policy};
 
 /// Named argument types.
@@ -25,6 +25,8 @@ pub(crate) struct Case {
     pub(crate) grid: [u32; 3],
     pub(crate) given: Vec<(String, Given)>,
     source: &'static str,
+    /// Blocks of a cluster that share a row. Products are looked at unshared: what blocks share changes the loops of none.
+    row: Option<u32>,
 }
 
 /// A launch argument.
@@ -43,7 +45,11 @@ pub(crate) enum Given {
 impl Case {
     /// Source to optimised Schedule IR.
     pub(crate) fn compiled(&self) -> Compiled {
-        compiled(&parse_file(self.operator, self.source), self.kernel, &self.args)
+        let options = match self.row {
+            Some(cluster) => CompileOptions { sharing: Sharing::Cluster, cluster, ..CompileOptions::default() },
+            None => CompileOptions::default(),
+        };
+        compiled_with(&parse_file(self.operator, self.source), self.kernel, &self.args, &options)
     }
 }
 
@@ -70,8 +76,9 @@ pub(crate) fn cases(arch: Arch) -> Vec<Case> {
                         grid: launch.grid,
                         given: launch.arguments.iter().filter_map(|argument| given(argument, &plan)).collect(),
                         source: operator.source,
+                        row: (launch.cluster > 0 && plan.work.metric == Metric::Bandwidth).then_some(launch.cluster),
                     };
-                    if seen.insert(format!("{} {:?}", case.kernel, case.args)) {
+                    if seen.insert(format!("{} {:?} {:?}", case.kernel, case.args, case.row)) {
                         cases.push(case);
                     }
                 }
@@ -146,8 +153,11 @@ fn array(spec: &TensorSpec) -> ArgType {
 
 /// Compiles a kernel of a parsed file.
 pub(crate) fn compiled(file: &ParsedFile, kernel: &str, args: &Args) -> Compiled {
-    compile(file, kernel, args, &CompileOptions::default())
-        .unwrap_or_else(|found| panic!("{kernel}: {}", found[0].render(&file.sources, false)))
+    compiled_with(file, kernel, args, &CompileOptions::default())
+}
+
+fn compiled_with(file: &ParsedFile, kernel: &str, args: &Args, options: &CompileOptions) -> Compiled {
+    compile(file, kernel, args, options).unwrap_or_else(|found| panic!("{kernel}: {}", found[0].render(&file.sources, false)))
 }
 
 /// A kernel file of the library.

@@ -7,10 +7,11 @@
 //! ```
 //!
 //! What becomes of the results of parts is the caller's. Where columns do not divide into parts, all tiles are made wider first ([`Columns::pad`]):
-//! what lies behind a row is read as zero, takes no part in a reduction, and is not stored.
+//! what lies behind a row is read as zero, takes no part in a reduction, and is not stored, whatever the array has there.
 //!
 //! Invariant: a function that has columns goes its way once, for one row, and nothing in it needs all of them at once but reductions.
 
+use rustc_hash::FxHashMap;
 use tessera_ir::attrs::{Predicate, ReduceOrder, Signedness};
 use tessera_ir::{
     Builder, Const, Extent, Func, Op, OpKind, Padding, Reason, ScheduleOp, Shape, TileType, TileViewType, Type, Value, ViewKind,
@@ -22,6 +23,7 @@ use super::axes::{Axes, Class, Reductions, rank};
 use super::plan::{Plan, done_once, view_and_tile};
 use super::{Cutter, Strips};
 use crate::rewrite::drop_dead;
+use crate::tile::numbers::{Numbers, apart};
 use crate::tile::relation::shape;
 use tessera_analysis::memory::access;
 
@@ -95,12 +97,12 @@ impl Columns {
     /// Makes rows wider.
     ///
     /// # Errors
-    /// What lies behind them may be something else.
+    /// What they are accessed by does not say where they lie.
     pub(in crate::tile) fn pad(&mut self, func: &mut Func, count: u64) -> Result<(), Reason> {
         let (axes, class) = self.axes(func);
         let wide = |value: Value, func: &Func| (0..rank(func, value)).find(|&axis| axes.class(value, axis) == class);
         let ops = std::mem::take(&mut func.blocks[func.body].ops);
-        let mut new = Vec::with_capacity(ops.len());
+        let mut ahead: FxHashMap<Op, Vec<Op>> = FxHashMap::default();
         for &op in &ops {
             let Some((view, tile)) = view_and_tile(func, op) else {
                 let tiles = func.ops[op].operands.iter().any(|&value| wide(value, func).is_some());
@@ -110,7 +112,7 @@ impl Columns {
                 continue;
             };
             if let Some(axis) = wide(tile, func) {
-                self.widen(func, op, view, axis, count, &mut new)?;
+                ahead.insert(op, self.widen(func, op, view, axis, count)?);
             }
         }
         for value in values_of(func, &ops) {
@@ -119,11 +121,8 @@ impl Columns {
                 of_class.into_iter().for_each(|axis| tile.shape[axis] = count as u32);
             }
         }
-        let mut made = new.into_iter().peekable();
         for op in ops {
-            while let Some((_, maker)) = made.next_if(|&(user, _)| user == op) {
-                func.blocks[func.body].ops.push(maker);
-            }
+            func.blocks[func.body].ops.extend(ahead.remove(&op).unwrap_or_default());
             if self.reductions.contains(&op) {
                 self.mask(func, op, count);
             }
@@ -133,39 +132,40 @@ impl Columns {
         Ok(())
     }
 
-    /// Gives an access wider tiles of its array, which ends where the row does.
-    fn widen(
-        &self,
-        func: &mut Func,
-        op: Op,
-        view: Value,
-        axis: usize,
-        count: u64,
-        new: &mut Vec<(Op, Op)>,
-    ) -> Result<(), Reason> {
-        let place = |text: &'static str| Reason::at(text, func.ops[op].span);
-        let Type::TileView(ty) = func.ty(view) else { bug!("tiles of what is no view") };
-        let loads = matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. }));
+    /// Gives an access wider tiles of its array, as if that ended where the row does.
+    fn widen(&self, func: &mut Func, op: Op, view: Value, axis: usize, count: u64) -> Result<Vec<Op>, Reason> {
+        let Type::TileView(ty) = func.ty(view).clone() else { bug!("tiles of what is no view") };
         let first = if matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::StoreViewTko { .. })) { 2 } else { 1 };
         let index = func.ops[op].group(first)[axis];
-        let at_start = func.constant(index).and_then(Const::as_int) == Some(0);
-        let ends = ty.tensor.shape[ty.dim_map[axis] as usize] == Extent::Static(self.count as i64);
-        if ty.kind != ViewKind::Partition || !at_start || !(loads || ends) {
-            return Err(place("columns that do not divide are those of arrays that end where rows do"));
-        }
-        let mut wider: TileViewType = (**ty).clone();
+        let array = func.defining_op(view).map(|maker| func.ops[maker].one(0)).and_then(|array| func.defining_op(array));
+        let array = array.filter(|&op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::MakeTensorView {})));
+        let (Some(array), ViewKind::Partition, Some(0)) = (array, &ty.kind, func.constant(index).and_then(Const::as_int)) else {
+            return Err(Reason::at("columns that do not divide are those of whole rows", func.ops[op].span));
+        };
+        let (made, span, dim) = (func.ops[array].clone(), func.ops[op].span, ty.dim_map[axis] as usize);
+        let mut wider: TileViewType = (*ty).clone();
         wider.tile[axis] = count as u32;
-        if loads && wider.padding == Padding::Undetermined {
+        if wider.padding == Padding::Undetermined && matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. }))
+        {
             wider.padding = Padding::Zero;
         }
-        let maker = func.defining_op(view).unwrap_or_else(|| bug!("a view that is handed in"));
-        let (tensor, span) = (func.ops[maker].one(0), func.ops[maker].span);
-        let kind = ScheduleOp::MakePartitionView {}.into();
-        let maker = func.make_op(kind, &[&[tensor]], [Type::TileView(Box::new(wider))], [], span);
-        let wider = func.ops[maker].result();
+        let (ops, wider) = apart(func, span, |b| {
+            let mut sizes = made.group(1).to_vec();
+            match &mut wider.tensor.shape[dim] {
+                Extent::Static(size) => *size = (*size).min(self.count as i64),
+                Extent::Dynamic => {
+                    let at = ty.tensor.shape[..dim].iter().filter(|size| **size == Extent::Dynamic).count();
+                    let own = b.func.ty(sizes[at]).num().unwrap_or_else(|| bug!("a size that is no number"));
+                    let end = b.constant(Const::int(own, self.count as i64), Shape::new());
+                    sizes[at] = b.least(sizes[at], end);
+                }
+            }
+            let narrower = Type::TensorView(Box::new(wider.tensor.clone()));
+            let array = b.value(ScheduleOp::MakeTensorView {}, &[&[made.one(0)], &sizes, made.group(2)], narrower);
+            b.value(ScheduleOp::MakePartitionView {}, &[&[array]], Type::TileView(Box::new(wider.clone())))
+        });
         func.ops[op].operands.iter_mut().filter(|operand| **operand == view).for_each(|operand| *operand = wider);
-        new.push((op, maker));
-        Ok(())
+        Ok(ops)
     }
 
     /// Has a reduction see nothing of what lies behind a row.
@@ -199,7 +199,7 @@ impl Columns {
         let plan = Plan::of(func, &axes, &[class])?;
         let strips = Strips { cuts: vec![(class, parts)], tiles: None };
         let body = func.body;
-        Cutter { strips: &strips, axes, positions: vec![number], ahead: rustc_hash::FxHashMap::default() }.one(func, &plan, body);
+        Cutter { strips: &strips, axes, positions: vec![number], ahead: FxHashMap::default() }.one(func, &plan, body);
         drop_dead(func);
         Ok(())
     }
