@@ -151,7 +151,7 @@ fn what_is_left_out_is_found() {
 /// Nothing is spilled, no memory of the launch is used, and blocks meet once, without a fence.
 #[test]
 fn shared_rows_assemble() {
-    for (columns, storage) in [(32768, DType::BF16), (65536, DType::F32), (262_144, DType::BF16), (32768, DType::F64)] {
+    for (columns, storage) in [(32768, DType::BF16), (65536, DType::F32), (131_072, DType::BF16), (32768, DType::F64)] {
         let (_, device) = Case::new(CENTRED, storage, columns, 8).compiled();
         let ptx = device.kernel.ptx();
         assert_eq!(ptx.matches("barrier.cluster.arrive.relaxed.aligned").count(), 1, "{ptx}");

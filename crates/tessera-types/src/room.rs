@@ -32,3 +32,12 @@ pub fn split_parts(columns: u32, blocks: u32) -> u32 {
     }
     parts
 }
+
+/// What a block's columns of a shared row are a multiple of: what a warp's widest accesses take in 8 bits, so that every part begins at a whole vector.
+pub const ROW_COLUMNS: u64 = 512;
+
+/// The columns of a row that each block of a cluster has, but for the last one, which may have fewer; `None` where it would have none.
+pub fn row_part(columns: u64, blocks: u64) -> Option<u64> {
+    let part = columns.div_ceil(blocks).next_multiple_of(ROW_COLUMNS);
+    (part * (blocks - 1) < columns).then_some(part)
+}

@@ -242,7 +242,8 @@ fn own_rounds(b: &mut Builder<'_>, [lower, upper, step]: [Value; 3], rank: Value
     [begin, b.least(end, upper)]
 }
 
-/// Gives the sums of a cluster the slots of the largest ring as their buffer, which nobody needs behind the loop.
+/// Gives the sums of a cluster the slots of the largest ring as their buffer, which nobody needs behind the loop: what lands of all blocks is as much
+/// as one block's sums, or more where blocks have no part.
 ///
 /// # Errors
 /// They have no room there.
@@ -252,10 +253,14 @@ pub(super) fn lay(func: &mut Func, plan: &[RingPlan], queues: &[Option<Queue>]) 
     let bytes = |buffer: Value| func.ty(buffer).as_shared().map_or_else(|| bug!("slots that are no buffer"), SharedType::bytes);
     let buffers = queues.iter().flatten().flat_map(|queue| queue.buffers.iter().copied());
     let largest = buffers.max_by_key(|&buffer| bytes(buffer)).unwrap_or_else(|| bug!("a plan of roles without rings"));
-    let wanted: u64 = func.ops[sum].group(0).iter().map(|&value| func.ty(value).the_tile().len() as u64 * u64::from(BYTES)).sum();
+    let (OpKind::Tile(TileOp::ClusterSum { parts }), Some(blocks)) = (&func.ops[sum].kind, func.hints.split) else {
+        bug!("a sum without parts, or without blocks")
+    };
+    let sums: u64 = func.ops[sum].group(0).iter().map(|&value| func.ty(value).the_tile().len() as u64 * u64::from(BYTES)).sum();
+    let wanted = sums * u64::from(blocks / parts);
     if bytes(largest) < wanted {
         let text = format!(
-            "sums of {wanted} bytes are added up where a ring's slots were, of which the largest buffer has {}",
+            "{wanted} bytes of sums are added up where a ring's slots were, of which the largest buffer has {}",
             bytes(largest)
         );
         return Err(Reason::at(text, plan.first().map(|ring| ring.span)));

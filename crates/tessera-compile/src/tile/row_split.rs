@@ -15,18 +15,16 @@
 //!
 //! What can be shared: the row of a block that goes its way once ([`strips::of_rows`]): loads and stores of whole rows, elementwise work, reductions
 //! along the columns, numbers of columns. A block stores nothing before its last reduction. Columns that do not divide are rounded up to
-//! [`COLUMNS`]. Results are combined in the order of ranks, so they come out the same in every launch.
+//! [`ROW_COLUMNS`]. Results are combined in the order of ranks, so they come out the same in every launch.
 
 use rustc_hash::FxHashMap;
 use tessera_ir::{Builder, Func, Op, OpKind, Partition, Plan, Reason, ScheduleOp, Shape, TileOp, Type, Value, bug};
+use tessera_types::room::{ROW_COLUMNS, row_part};
 use tessera_types::{Arch, DType};
 
 use super::anchors::Units;
 use super::queue::copied;
 use super::{cluster, cluster_split, strips, threads};
-
-/// Columns of a block are a multiple: of what a warp's widest accesses take in 8 bits, so that every block's part begins at a whole vector.
-const COLUMNS: u64 = 512;
 
 /// The plan in which a cluster of as many blocks as the function's hints ask for shares its row.
 ///
@@ -63,11 +61,10 @@ pub(super) fn split(func: &mut Func, plan: &Plan, blocks: u32, arch: Arch) -> Re
     if let Some(&op) = body[..last].iter().find(waits) {
         return Err(Reason::at("a block does more than load and compute before its last reduction", func.ops[op].span));
     }
-    let own = columns.count.div_ceil(u64::from(blocks)).next_multiple_of(COLUMNS);
+    let Some(own) = row_part(columns.count, u64::from(blocks)) else {
+        return Err(Reason::at(format!("{} columns have no {blocks} parts of {ROW_COLUMNS} and more", columns.count), plan.span));
+    };
     let wide = own * u64::from(blocks);
-    if wide - own >= columns.count {
-        return Err(Reason::at(format!("{} columns have no {blocks} parts of {COLUMNS} and more", columns.count), plan.span));
-    }
     if wide != columns.count {
         columns.pad(func, wide)?;
     }

@@ -141,7 +141,7 @@ impl Choice {
         let tile = [
             number("TM", if m <= FEW { &[8, 16, 32, 64] } else { &[128] })?,
             number("TN", &[64, 128, 256])?,
-            number("TK", &[128, 256, 512])?,
+            number("TK", &[64, 128, 256, 512])?,
         ];
         Ok(Choice {
             tile,
@@ -188,22 +188,36 @@ const ROUND: f64 = 40.0;
 const MEETING: f64 = 3000.0;
 const CLUSTER: f64 = 3000.0;
 
+/// The largest part, by halves, of a round's contraction of which all rounds are whole: groups are loaded one by one, and none lies behind the
+/// contraction.
+fn whole_rounds(k: u64, depth: u64) -> u64 {
+    1 << depth.trailing_zeros().min(k.trailing_zeros())
+}
+
 /// How a product is cut where nothing is known of its ways' times.
 fn choose(problem: &Problem, machine: Machine) -> Choice {
     let [m, n, k, group] = ["m", "n", "k", "group"].map(|name| problem.get(name));
     let thin = THIN.into_iter().find(|&rows| rows >= m);
-    let Machine::Gpu(arch) = machine else { return Choice::new([thin.unwrap_or(128), 128, 256], Sharing::Nothing) };
+    let Machine::Gpu(arch) = machine else {
+        let depth = if thin.is_some() { whole_rounds(k, 256) } else { 256 };
+        return Choice::new([thin.unwrap_or(128), 128, depth], Sharing::Nothing);
+    };
     // Rows of weights are those of the tensor cores' instruction. One warpgroup decodes while another one's product runs.
     let tile = match thin {
         // More groups a round cost fewer instructions, and more rows leave fewer slots for them.
-        Some(rows) if arch.has_wgmma() => [rows, 128, if rows <= 16 { 4 * group } else { 2 * group }],
-        Some(rows) => [rows, 64, 256],
+        Some(rows) if arch.has_wgmma() => [rows, 128, whole_rounds(k, if rows <= 16 { 4 * group } else { 2 * group })],
+        Some(rows) => [rows, 64, whole_rounds(k, 256)],
         None => [128, 128, 128],
     };
     let (blocks, sms) = (m.div_ceil(tile[0]) * n.div_ceil(tile[1]), u64::from(arch.multiprocessors()));
     // Two blocks of a cluster meet sooner than any two through memory: 15.8 us for 21.9 of one row of 8192 x 8192 on an H200.
     let halves = [tile[0], tile[1], 2 * group];
-    if thin.is_some_and(|rows| rows <= 16) && arch.has_wgmma() && 2 * blocks <= sms && k >= 4 * halves[2] {
+    if thin.is_some_and(|rows| rows <= 16)
+        && arch.has_wgmma()
+        && 2 * blocks <= sms
+        && k >= 4 * halves[2]
+        && k.is_multiple_of(halves[2])
+    {
         return Choice { cluster: 2, ..Choice::new(halves, Sharing::Cluster) };
     }
     let sharing = match (thin.is_some(), blocks) {
@@ -219,7 +233,7 @@ fn choose(problem: &Problem, machine: Machine) -> Choice {
 
 /// The ways to cut a product of few rows.
 fn ways(problem: &Problem, machine: Machine) -> Vec<PossibleWay> {
-    let (sizes @ [m, ..], group) = (["m", "n", "k"].map(|name| problem.get(name)), problem.get("group"));
+    let (sizes @ [m, _, k], group) = (["m", "n", "k"].map(|name| problem.get(name)), problem.get("group"));
     let first = choose(problem, machine);
     let (Some(rows), Machine::Gpu(arch)) = (THIN.into_iter().find(|&rows| rows >= m), machine) else { return Vec::new() };
     if !arch.has_wgmma() {
@@ -234,7 +248,7 @@ fn ways(problem: &Problem, machine: Machine) -> Vec<PossibleWay> {
             (256, _) | (_, 64..) => 2,
             _ => 4,
         };
-        if groups > most {
+        if groups > most || !k.is_multiple_of(depth) {
             continue;
         }
         let warps: &[u32] = if columns == 256 && rows <= 16 && groups == 1 { &[0, 16] } else { &[0] };

@@ -218,5 +218,5 @@ pub(crate) fn edges() -> Vec<Problem> {
     let lengths = lengths.iter().flat_map(|&n| [problem(1, 1, n), problem(3, 11, n)]);
     // More than the registers of a block hold in the widest precisions, and in any; what a cluster takes; more than its registers hold.
     let long = [16500, 32768, 33001, 66000].map(|n| problem(1, 2, n));
-    lengths.chain(long).chain([65536, 262_400].map(|n| problem(1, 1, n))).collect()
+    lengths.chain(long).chain([65536, 131_200].map(|n| problem(1, 1, n))).collect()
 }

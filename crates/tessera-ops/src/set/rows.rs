@@ -1,6 +1,7 @@
 //! What operators over rows share: precisions, tiles and grids.
 
 use tessera_runtime::Sharing;
+use tessera_types::room::row_part;
 use tessera_types::{Arch, DType, Policy, Storage};
 
 use crate::operator::{Argument, LaunchSpec, Machine, Role, TensorSpec, Unsupported};
@@ -115,8 +116,12 @@ impl Division {
     pub(crate) fn of(count: usize, n: usize, storage: DType, machine: Machine) -> Division {
         let held = held(storage.bits());
         match machine {
-            Machine::Gpu(arch) if arch.has_clusters() && (SHARED.min(held + 1)..=BLOCKS * held).contains(&n) => {
-                let blocks = n.div_ceil(COLUMNS).next_power_of_two().min(BLOCKS);
+            // Half of what a block holds, or all registers of a multiprocessor are one row's.
+            Machine::Gpu(arch) if arch.has_clusters() && (SHARED.min(held + 1)..=BLOCKS * held / 2).contains(&n) => {
+                let mut blocks = n.div_ceil(COLUMNS).next_power_of_two().min(BLOCKS);
+                while row_part(n as u64, blocks as u64).is_none() {
+                    blocks /= 2;
+                }
                 let held = HELD_BYTES * 8 / (storage.bits() as usize).max(32);
                 let warps = n.div_ceil(blocks * Arch::WARP as usize * held).next_power_of_two();
                 Division::Cluster { blocks: blocks as u32, warps: warps as u32 }
@@ -185,7 +190,7 @@ mod tests {
     #[test]
     fn every_piece_is_found_before_its_row_is_written() {
         for rows in [1, 2, 7, 64, 2048] {
-            for n in [262145, 300_000, 1 << 20, 3_000_000] {
+            for n in [131_073, 300_000, 1 << 20, 3_000_000] {
                 for storage in [DType::F32, DType::BF16, DType::F8E4M3, DType::F64] {
                     let pieces = pieces(rows, n, storage);
                     let total = rows * pieces.count;
@@ -217,10 +222,10 @@ mod tests {
             other => panic!("{n} columns are {other:?}"),
         };
         for storage in [DType::F32, DType::BF16, DType::F8E4M3] {
-            assert_eq!([32768, 33000, 65536, 66000, 1 << 18].map(|n| blocks(n, storage)), [8; 5]);
+            assert_eq!([32768, 33000, 65536, 66000, 1 << 17].map(|n| blocks(n, storage)), [8; 5]);
         }
-        assert_eq!([16385, 20000, 1 << 17].map(|n| blocks(n, DType::F64)), [8; 3]);
-        assert!(matches!(of((1 << 17) + 1, DType::F64, Arch::Sm90a), Division::Pieces(_)));
+        assert_eq!([16385, 20000, 1 << 16].map(|n| blocks(n, DType::F64)), [4, 8, 8]);
+        assert!(matches!(of((1 << 16) + 1, DType::F64, Arch::Sm90a), Division::Pieces(_)));
         // There are no clusters.
         assert!(matches!(of(1 << 16, DType::F32, Arch::Sm80), Division::Pieces(_)));
         assert_eq!(Division::Cluster { blocks: 8, warps: 4 }.grid(9).unwrap(), [9, 1, 1]);

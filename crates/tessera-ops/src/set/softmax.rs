@@ -86,7 +86,7 @@ fn edges() -> Vec<Problem> {
     cases.extend([problem(1, 2, 128, 128, "causal"), problem(1, 2, 96, 192, "causal"), problem(1, 1, 40, 64, "causal")]);
     // More than the registers of a block hold in the widest precisions, and in any; what a cluster takes; more than its registers hold.
     cases.extend([16500, 32768, 33001, 66000].map(|n| problem(1, 1, 2, n, "")));
-    cases.extend([65536, 262_400].map(|n| problem(1, 1, 1, n, "")));
+    cases.extend([65536, 131_200].map(|n| problem(1, 1, 1, n, "")));
     cases
 }
 

@@ -10,7 +10,7 @@ use tessera_runtime::Sharing;
 use tessera_types::room::{SENT_BY_WARPGROUP, USEFUL_SLOTS, slots_that_fit};
 use tessera_types::{Arch, DType};
 
-use self::time::{Block, Time, of_memory};
+use self::time::{Block, Time, of_memory, parts_in_cluster};
 use crate::operator::{PossibleWay, Unsupported, Way};
 use crate::work::packed_bytes;
 
@@ -276,6 +276,10 @@ fn fitting(product: Product, arch: Arch, thin: Thin, take: &mut dyn FnMut(f64, C
     for exchanged in turns {
         let sides = if exchanged { product.exchanged() } else { product };
         for [rows, columns] in tiles(direct, direct && vectors && sides.along[1]) {
+            // A warpgroup would have rows behind the product alone.
+            if rows >= sides.sizes[1].max(1).next_multiple_of(GROUP_ROWS) + GROUP_ROWS {
+                continue;
+            }
             let of_a_band = if exchanged { rows } else { columns };
             let is_held = rows <= HELD_TWICE[0] && columns <= HELD_TWICE[1];
             if product.may.banded && !(BAND.is_multiple_of(of_a_band) && is_held) {
@@ -320,8 +324,8 @@ impl Tile {
             if self.exchanged { block.exchanged() } else { block }
         };
         // What threads turn lies in a ring of its own, which leaves sums no room.
-        if self.freely && product.turned() == 0 && self.sums_fit(product, arch) {
-            split(&block(None), (counts[0] * counts[1], self.rounds, extents), sms, &mut take);
+        if self.freely && product.turned() == 0 {
+            split(&block(None), (counts[0] * counts[1], self.rounds, extents), (self.room(product, arch), sms), &mut take);
         }
         self.shared(block(None), [batch * counts[0] * counts[1], sms], product, Choice::default(), &mut take);
         if !(self.freely && product.may.cluster && product.turned() == 0) {
@@ -341,8 +345,8 @@ impl Tile {
         }
     }
 
-    /// Whether sums of a tile fit where the slots of its larger factor were. Results that are turned leave through a tile of their own.
-    fn sums_fit(&self, product: &Product, arch: Arch) -> bool {
+    /// Bytes of the slots of a tile's larger factor, where sums of a cluster land. Results that are turned leave through a tile of their own.
+    fn room(&self, product: &Product, arch: Arch) -> u64 {
         let &Tile { rows, columns, exchanged, .. } = self;
         // Four warpgroups' rows are computed by two.
         let groups = match rows / GROUP_ROWS {
@@ -352,7 +356,7 @@ impl Tile {
         let turned = if exchanged { packed_bytes(product.result, rows * columns) } else { 0 };
         let sent = turned.max(groups * u64::from(SENT_BY_WARPGROUP));
         let slots = slots_that_fit(arch.limits().shared_per_block, ((rows + columns) * LINE) as u32, sent as u32);
-        SUM * rows * columns <= u64::from(slots.min(USEFUL_SLOTS)) * rows.max(columns) * LINE
+        u64::from(slots.min(USEFUL_SLOTS)) * rows.max(columns) * LINE
     }
 
     /// Blocks, or clusters, on so many multiprocessors, or groups of them.
@@ -398,9 +402,16 @@ fn clusters(sms: u64, blocks: u64) -> u64 {
     (sms as f64 * IN_CLUSTERS[blocks.ilog2() as usize - 1]) as u64 / blocks
 }
 
-/// The choices in which clusters split the rounds of tiles of so many rows and columns of sums: how many there are, and their rounds.
-fn split(block: &Block, (tiles, rounds, sums): (u64, f64, [u64; 2]), sms: u64, take: &mut dyn FnMut(Time, Choice)) {
-    for blocks in SPLITS.into_iter().filter(|&blocks| blocks as f64 <= rounds) {
+/// The choices in which clusters split the rounds of tiles of so many rows and columns of sums: how many there are, and their rounds. What lands in a
+/// block of the sums of all has so many bytes of room.
+fn split(
+    block: &Block,
+    (tiles, rounds, sums): (u64, f64, [u64; 2]),
+    (room, sms): (u64, u64),
+    take: &mut dyn FnMut(Time, Choice),
+) {
+    let lands = |blocks: u64| SUM * sums[0] * sums[1] * blocks / parts_in_cluster(blocks, sums[1]);
+    for blocks in SPLITS.into_iter().filter(|&blocks| blocks as f64 <= rounds && lands(blocks) <= room) {
         let at_once = clusters(sms, blocks);
         let choice = Choice { cluster: blocks as u32, sharing: Sharing::Cluster, ..Choice::default() };
         let time = block.among(tiles.min(at_once) * blocks).split(tiles, rounds, at_once, (blocks, sums));
@@ -445,7 +456,8 @@ fn thin_tiles(rows: u64, product: &Product, can_share: bool, arch: Arch, take: &
             take(time.looped.max(least) + time.beside, choice);
         }
         if can_share && sharing == Sharing::Nothing {
-            split(&block, (blocks, rounds, [columns, rows]), sms, &mut |time, choice| {
+            // Two slots of the larger factor, at least.
+            split(&block, (blocks, rounds, [columns, rows]), (2 * columns * bytes, sms), &mut |time, choice| {
                 let choice = Choice { tile: [rows, columns, depth], exchanged: true, ..choice };
                 take(time.looped.max(least) + time.beside, choice);
             });

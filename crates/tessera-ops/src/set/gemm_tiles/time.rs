@@ -363,7 +363,7 @@ impl Block {
 }
 
 /// The parts of so many columns that a cluster's blocks have: of both there are hundreds at most.
-fn parts_in_cluster(blocks: u64, columns: u64) -> u64 {
+pub(super) fn parts_in_cluster(blocks: u64, columns: u64) -> u64 {
     u64::from(split_parts(columns as u32, blocks as u32))
 }
 
