@@ -4,7 +4,7 @@
 //! %v = make_tensor_view %x, [%n, %m], [%s, %t]      the argument `x`, where sizes and strides are those that came with it
 //! ```
 
-use tessera_ir::{Func, OpKind, ScheduleOp, Value};
+use tessera_ir::{Func, OpKind, ParamKind, ScheduleOp, Type, Value, bug};
 
 /// The position among the kernel's parameters of the array that a view of tiles is of, with that array's own sizes and strides;
 /// `None` for views that the kernel has put together itself.
@@ -16,7 +16,14 @@ pub fn own_array(func: &Func, view: Value) -> Option<usize> {
     let first = func.abi.first_argument(position);
     let own = func.args().get(first..first + func.abi.params[position].kind.argument_count())?;
     let foreign = |&value: &Value| !own.contains(&behind_assumptions(func, value));
-    (!made.group(1).iter().chain(made.group(2)).any(foreign)).then_some(position)
+    if made.group(1).iter().chain(made.group(2)).any(foreign) {
+        return None;
+    }
+    match (&func.abi.params[position].kind, func.ty(tensor)) {
+        (ParamKind::Array { shape, .. }, Type::TensorView(ty)) => (*shape == ty.shape).then_some(position),
+        (ParamKind::Array { .. }, ty) => bug!("an array's view of type `{ty}`"),
+        (_, _) => Some(position),
+    }
 }
 
 /// The position among the kernel's parameters of the array that begins at a pointer.

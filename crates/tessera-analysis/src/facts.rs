@@ -214,8 +214,8 @@ impl Facts {
             TileOp::LaneId {} => Fact::between(0, threads.min(32) - 1),
             TileOp::WarpId {} => Fact::between(0, (threads - 1) / 32),
             TileOp::Worker {} => Fact::between(0, i64::from(i32::MAX) - 1),
-            TileOp::ClusterRank {} => Fact::between(0, i64::from(func.hints.split.unwrap_or(1)) - 1),
-            TileOp::ClusterNumber {} => Fact::between(0, i64::from(func.hints.among.unwrap_or(1)) - 1),
+            TileOp::ClusterRank {} => place_among(func.hints.split),
+            TileOp::ClusterNumber {} => place_among(func.hints.among),
             TileOp::Workers {} => Fact::between(1, i64::from(i32::MAX)),
             TileOp::Workspace { .. } => Fact { divisor: u64::from(WORKSPACE_ALIGN), ..self.fact(data.result()) },
             _ => return,
@@ -327,6 +327,12 @@ fn wrapping(format: IntFormat, ends: [i128; 2], divisor: Option<u64>) -> Option<
 }
 
 /// Signed and unsigned reading agree.
+/// The place among so many blocks or clusters that share the work of one block.
+fn place_among(count: Option<u32>) -> Fact {
+    let count = count.unwrap_or_else(|| bug!("a place among blocks that share nothing"));
+    Fact::between(0, i64::from(count) - 1)
+}
+
 fn comparable(a: Fact, b: Fact, signedness: Signedness) -> bool {
     signedness == Signedness::Signed || (a.is_non_negative() && b.is_non_negative())
 }

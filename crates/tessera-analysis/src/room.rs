@@ -23,6 +23,9 @@ pub fn buffer_align(ty: &SharedType, wanted: u32) -> u64 {
     ty.swizzle.span().max(u64::from(wanted)).max(least).min(MOST_ALIGN)
 }
 
+/// Bytes of the two mbarriers of a sum of a cluster's blocks: the buffers of all blocks are free; all has landed in this one's.
+pub const SUM_BARRIERS: u64 = 16;
+
 /// Where slots begin in what a gather of a cluster's blocks has to itself, behind an mbarrier; and what its first byte is a multiple of.
 pub const GATHER_SLOTS: u64 = 16;
 

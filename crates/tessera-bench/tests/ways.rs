@@ -29,13 +29,17 @@ fn library(device: &Device, sizes: [u64; 3], variant: &str, precision: &str) -> 
 }
 
 /// A product, or a layer whose product has these rows, columns and contraction.
-fn case_of(device: &Device, operator: &str, [m, n, k]: [u64; 3], variant: &str, precision: &str) -> Library {
-    let extents = match operator {
+fn case_of(device: &Device, operator: &str, sizes: [u64; 3], variant: &str, precision: &str) -> Library {
+    only(device, operator, &extents_of(operator, sizes), variant, precision)
+}
+
+fn extents_of(operator: &str, [m, n, k]: [u64; 3]) -> Vec<(&'static str, u64)> {
+    match operator {
         "gemm" => vec![("batch", 1), ("m", m), ("n", n), ("k", k)],
         "gemm_scaled" => vec![("m", m), ("n", n), ("k", k)],
+        "linear_w4" => vec![("m", m), ("n", n), ("k", k), ("group", 128)],
         _ => vec![("rows", m), ("out", n), ("in", k)],
-    };
-    only(device, operator, &extents, variant, precision)
+    }
 }
 
 /// The library with one case.
@@ -120,6 +124,7 @@ fn what_the_library_splits_is_split() {
     let (device, console) = emulator();
     let machine = Machine::Gpu(Arch::Sm90a);
     for (operator, [m, n, k], variant, precision) in [
+        ("linear_w4", [8, 130, 1024], "symmetric", "bf16"),
         ("gemm", [40, 200, 3000], "nn", "bf16->bf16"),
         ("linear", [40, 200, 3000], "gelu", "bf16->bf16"),
         ("linear", [40, 200, 3000], "residual", "fp16"),
@@ -128,12 +133,7 @@ fn what_the_library_splits_is_split() {
         ("gemm_scaled", [40, 256, 4096], "rows", "fp8_e4m3->bf16"),
     ] {
         let library = case_of(&device, operator, [m, n, k], variant, precision);
-        let names: &[&str] = match operator {
-            "linear" => &["rows", "out", "in"],
-            _ => &["m", "n", "k"],
-        };
-        let extents: Vec<(&str, u64)> = names.iter().copied().zip([m, n, k]).chain([("batch", 1)]).collect();
-        let problem = Problem::new(&extents, variant);
+        let problem = Problem::new(&extents_of(operator, [m, n, k]), variant);
         let plan = find(operator).expect("an operator").plan(&problem, precision.parse().expect("a policy"), machine);
         let plan = plan.expect("a plan");
         let product = plan.launches.last().expect("a launch");

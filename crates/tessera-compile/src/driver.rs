@@ -230,7 +230,7 @@ fn run_pipeline(
     if let Some(func) = module.funcs.first_mut() {
         func.hints.timeline = options.timeline.or(func.hints.timeline);
         if options.sharing != Sharing::Nothing {
-            func.hints.sharing = Some(options.sharing as u32);
+            func.hints.sharing = Some(options.sharing.number());
         }
         if options.cluster > 0 {
             func.hints.num_ctas = Some(options.cluster);

@@ -19,6 +19,9 @@ use tessera_types::Arch;
 
 use crate::tile::strips::Strips;
 
+/// The recipes in which all warps do the same.
+const ALL_THE_SAME: [&str; 2] = ["multistage-pipeline", "cluster-rows"];
+
 /// Which staging passes are asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recipes {
@@ -34,13 +37,12 @@ pub enum Recipes {
 impl Recipes {
     /// Those of some names that are asked.
     pub(crate) fn asked<'n>(self, names: &[&'n str]) -> Vec<&'n str> {
-        let all_the_same = |name: &str| name == "multistage-pipeline";
         names
             .iter()
             .copied()
             .filter(|name| match self {
                 Recipes::All => true,
-                Recipes::WithoutRoles => all_the_same(name),
+                Recipes::WithoutRoles => ALL_THE_SAME.contains(name),
                 Recipes::Generic => false,
             })
             .collect()
@@ -198,7 +200,7 @@ impl Ladder<'_> {
             rungs.extend(PARTS.iter().map(exchanges));
         }
         let recipes: &[Recipes] = match first.recipe {
-            Some("multistage-pipeline") => &[Recipes::Generic],
+            Some(name) if ALL_THE_SAME.contains(&name) => &[Recipes::Generic],
             Some(_) => &[Recipes::WithoutRoles, Recipes::Generic],
             None => &[],
         };

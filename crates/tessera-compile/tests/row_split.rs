@@ -129,13 +129,14 @@ fn what_is_left_out_is_found() {
     let (_, device) = case.compiled();
     let text = device.kernel.ptx();
     let line = |what: &str| text.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("no `{what}` in\n{text}"));
-    let (wait, made) = (line("mbarrier.try_wait"), line("mbarrier.init"));
+    let (wait, made, expected) = (line("mbarrier.try_wait"), line("mbarrier.init"), line("expect_tx"));
+    let expects = |bytes: &str| text.replacen(expected, &expected.replacen(", 16;", bytes, 1), 1);
     let waited = wait.split_whitespace().nth(1).expect("a predicate").trim_end_matches(',').to_string();
     let mutants = [
         ("no wait for the numbers", text.replacen(wait, &format!("    setp.eq.u32 {waited}, 0, 0;"), 1)),
         ("no mbarrier", text.replacen(made, "", 1)),
-        ("fewer bytes than come", text.replacen(", 16;", ", 12;", 1)),
-        ("more bytes than come", text.replacen(", 16;", ", 20;", 1)),
+        ("fewer bytes than come", expects(", 12;")),
+        ("more bytes than come", expects(", 20;")),
     ];
     for (what, mutant) in mutants {
         assert_ne!(mutant, text, "{what}");

@@ -203,16 +203,26 @@ pub enum Sharing {
     Cluster,
 }
 
+impl Sharing {
+    /// All of them, each at the place of its number: 0 nothing, 1 blocks, 2 rounds, 3 blocks in turn, 4 the rounds or the row of one block.
+    pub const ALL: [Sharing; 5] = [Sharing::Nothing, Sharing::Blocks, Sharing::Rounds, Sharing::Turns, Sharing::Cluster];
+
+    /// The number of kernels' options, of hints and of choices.
+    pub const fn number(self) -> u32 {
+        self as u32
+    }
+}
+
 impl FuncHints {
-    /// What blocks share, by the hint of that name: 0 nothing, 1 blocks, 2 rounds, 3 blocks in turn, 4 the rounds or the row of one block.
+    /// What blocks share, by the hint of that name, which is one's place in [`Sharing::ALL`].
     pub fn shares(&self) -> Sharing {
-        match self.sharing {
-            None | Some(0) => Sharing::Nothing,
-            Some(1) => Sharing::Blocks,
-            Some(2) => Sharing::Rounds,
-            Some(3) => Sharing::Turns,
-            Some(_) => Sharing::Cluster,
-        }
+        let number = self.sharing.unwrap_or_default();
+        *Sharing::ALL.get(number as usize).unwrap_or_else(|| bug!("`sharing` of {number}"))
+    }
+
+    /// Clusters that the author wants to share a block's rounds, where that is more than one.
+    pub fn shared_clusters(&self) -> Option<u32> {
+        self.num_clusters.filter(|&clusters| clusters > 1)
     }
 
     /// The blocks that are launched are not those that are asked for.

@@ -1,10 +1,11 @@
 """y = (x - mean) / sqrt(var + eps) * weight + bias over the last axis, statistics in ACC, two passes over the row.
 
 The variance is the mean of squared deviations: E[x^2] - mean^2 cancels when the mean is large. Long rows are shared by the blocks of a
-cluster, where there are some. Those that its registers, or else a block's, cannot hold are taken in pieces of CHUNK, all blocks together: a block leaves the mean of one piece and its squared deviations from that, and writes the results of the
-piece that lies BEHIND it, which it finds in the cache. It waits for blocks of lower numbers alone, which start before it and leave
-what they find before they wait (Merrill and Garland, 2016, "Single-pass Parallel Prefix Scan with Decoupled Look-back", rely on the same
-order). Means and deviations of pieces are put together after Chan, Golub and LeVeque (1983).
+cluster, where there are some. Those that its registers, or else a block's, cannot hold are taken in pieces of CHUNK, all blocks
+together: a block leaves the mean of one piece and its squared deviations from that, and writes the results of the piece that lies BEHIND
+it, which it finds in the cache. It waits for blocks of lower numbers alone, which start before it and leave what they find before they
+wait (Merrill and Garland, 2016, "Single-pass Parallel Prefix Scan with Decoupled Look-back", rely on the same order). Means and
+deviations of pieces are put together after Chan, Golub and LeVeque (1983).
 """
 import cuda.tile as ct
 import tessera

@@ -1,10 +1,11 @@
 """Softmax over the last axis: exp(x - max) / sum, in ACC, by powers of two. Causal: row q of a square keeps columns up to q, the rest is
 written as 0.
 
-A row is divided once: its elements are multiplied by the sum's reciprocal. Long rows are shared by the
-blocks of a cluster, where there are some. Those that its registers, or else a block's, cannot hold are taken in pieces of CHUNK, all blocks together: a block leaves the largest element and the sum of one piece, and writes the results of the piece that lies BEHIND
-it, which it finds in the cache. It waits for blocks of lower numbers alone, which start before it and leave what they find before
-they wait (Merrill and Garland, 2016, "Single-pass Parallel Prefix Scan with Decoupled Look-back", rely on the same order).
+A row is divided once: its elements are multiplied by the sum's reciprocal. Long rows are shared by the blocks of a cluster, where there
+are some. Those that its registers, or else a block's, cannot hold are taken in pieces of CHUNK, all blocks together: a block leaves the
+largest element and the sum of one piece, and writes the results of the piece that lies BEHIND it, which it finds in the cache. It waits
+for blocks of lower numbers alone, which start before it and leave what they find before they wait (Merrill and Garland, 2016,
+"Single-pass Parallel Prefix Scan with Decoupled Look-back", rely on the same order).
 """
 import cuda.tile as ct
 import tessera

@@ -246,9 +246,10 @@ impl Operator {
         let mut problem = (self.calls.problem)(&sizes).map_err(PlanError::from)?;
         signature.refuse_values(|name| given.iter().find(|(operand, _)| operand.name() == name).map(|(_, tensor)| *tensor))?;
         // Numbers of the problem have a part in its plan; others are arguments of its launches alone.
-        for &(own, _) in self.numbers {
-            let given = call.scalars.iter().find(|(name, _)| *name == own);
-            problem = given.and_then(|(_, value)| self.with_number(problem.clone(), own, *value)).unwrap_or(problem);
+        for &own in self.numbers {
+            if let Some((_, value)) = call.scalars.iter().find(|(name, _)| *name == own.0) {
+                problem = problem.with_number(own, *value);
+            }
         }
         let device = one.device();
         let output = signature.output;

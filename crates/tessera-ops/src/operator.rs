@@ -95,8 +95,8 @@ pub(crate) struct Ways {
 impl Operator {
     /// The problem with a number that it may have; one with its usual value is the problem as it was.
     pub fn with_number(&self, problem: Problem, name: &str, value: f64) -> Option<Problem> {
-        let &(name, usual) = self.numbers.iter().find(|(own, _)| *own == name)?;
-        Some(if value == usual { problem } else { problem.with_number(name, value) })
+        let own = self.numbers.iter().find(|(own, _)| *own == name)?;
+        Some(problem.with_number(*own, value))
     }
 
     /// The number that has the output read, too, where it is not 0, and multiplies what it reads there.

@@ -37,9 +37,12 @@ impl Problem {
         self.variant.split(' ').filter(|word| !word.contains('=')).collect::<Vec<_>>().join(" ")
     }
 
-    /// The same problem with a number in its variant.
+    /// The same problem with a number in its variant, where that is not its usual value.
     #[must_use]
-    pub(crate) fn with_number(mut self, name: &str, value: f64) -> Problem {
+    pub(crate) fn with_number(mut self, (name, usual): (&str, f64), value: f64) -> Problem {
+        if value == usual {
+            return self;
+        }
         if !self.variant.is_empty() {
             self.variant.push(' ');
         }

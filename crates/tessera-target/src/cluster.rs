@@ -36,8 +36,7 @@ use super::lowering::{Lowered, Lowering};
 /// Elements that a thread moves at a time, of 4 bytes each.
 const VECTOR: usize = 4;
 const BYTES: u32 = 4;
-/// Bytes of a sum's two mbarriers: the buffers of all blocks are free; all has landed in this one's.
-pub(super) const BARRIERS: u64 = 16;
+/// Where the mbarrier of what has landed lies, behind that of the free buffers.
 const LANDED: i64 = 8;
 
 impl Lowering<'_> {
@@ -143,7 +142,7 @@ impl Lowering<'_> {
             let place = nth as i64 * step;
             for (values, &[there, landed, is_own, is_other]) in parts.iter().zip(&ranks) {
                 let values = &values[nth * vector..(nth + 1) * vector];
-                self.b.guarded(is_other, |b| b.store_async((there, place), values, (landed, LANDED)));
+                self.b.guarded(is_other, |b| b.store_async(Ty::B32, (there, place), values, (landed, LANDED)));
                 self.b.guarded(is_own, |b| b.st_vector("shared", Ty::B32, (slot, place), values));
             }
         }

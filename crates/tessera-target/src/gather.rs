@@ -62,7 +62,7 @@ impl Lowering<'_> {
         let to = self.b.and(thread, last);
         let slot = self.b.mad(Ty::U32, rank, size, base);
         let (slot, barrier) = (self.b.mapa(slot, to), self.b.mapa(base, to));
-        self.b.when(sends, |b| b.st_async(ty, (slot, GATHER_SLOTS as i64), number, barrier));
+        self.b.when(sends, |b| b.store_async(ty, (slot, GATHER_SLOTS as i64), &[number], barrier));
         let zero = self.b.u32(0);
         self.b.mbarrier_wait(base, zero);
         let vector = (16 / bytes).min(u64::from(blocks)) as usize;

@@ -14,14 +14,13 @@ use tessera_types::Arch;
 
 use super::atomic::Update;
 use super::bound::{Bound, Buffer, Entry, Regs};
-use super::cluster;
 use super::lowering::{Lowered, Lowering};
 use super::memory::{Space, access_words};
 use super::operation::astray;
 use super::place::{Inside, Place};
 use super::view::Run;
 use tessera_analysis::arrangement::Arrangement;
-use tessera_analysis::room::{GATHER_SLOTS, buffer_align, buffer_bytes, gathered_bytes};
+use tessera_analysis::room::{GATHER_SLOTS, LEAST_ALIGN, SUM_BARRIERS, buffer_align, buffer_bytes, gathered_bytes};
 use tessera_analysis::sent;
 
 impl Lowering<'_> {
@@ -45,7 +44,7 @@ impl Lowering<'_> {
                     (tile.len() as u64 * tile.elem.bytes() * threads, 16)
                 }
                 (OpKind::Tile(TileOp::Ring { stages, .. }), _) => (16 * u64::from(*stages), 16),
-                (OpKind::Tile(TileOp::ClusterSum { .. }), _) => (cluster::BARRIERS, 16),
+                (OpKind::Tile(TileOp::ClusterSum { .. }), _) => (SUM_BARRIERS, LEAST_ALIGN),
                 (OpKind::Tile(TileOp::ClusterGather {}), Some(ty)) => (gathered_bytes(ty.the_tile()), GATHER_SLOTS),
                 (OpKind::Tile(TileOp::SendTile {} | TileOp::StoreLines {}), _) => {
                     let warps = self.layout(data.one(0))?.warps();

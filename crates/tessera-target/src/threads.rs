@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::{Combine, Rounding, ShuffleMode, Signedness, TurnStep};
-use tessera_ir::{Elem, HiddenParam, OpData, ScheduleOp, TileOp};
+use tessera_ir::{Elem, HiddenParam, OpData, ScheduleOp, TileOp, bug};
 use tessera_layout::{Conversion, Distribution, LaneMap, conversion};
 use tessera_ptx::ssa::{Class, Value as Reg};
 use tessera_ptx::{Special, Type as Ty, Word};
@@ -23,7 +23,9 @@ impl Lowering<'_> {
             TileOp::Worker {} => self.b.special(Special::CtaidX),
             TileOp::ClusterRank {} => self.b.special(Special::ClusterCtarank),
             TileOp::ClusterNumber {} => {
-                let [split, among] = [self.func.hints.split, self.func.hints.among].map(|count| count.unwrap_or(1));
+                let (Some(split), Some(among)) = (self.func.hints.split, self.func.hints.among) else {
+                    bug!("a cluster's number where no clusters share a block's work")
+                };
                 let (place, split, among) = (self.b.special(Special::CtaidX), self.b.u32(split), self.b.u32(among));
                 let cluster = self.b.div(Ty::U32, place, split);
                 self.b.rem(Ty::U32, cluster, among)

@@ -16,6 +16,9 @@ pub const USEFUL_SLOTS: u32 = 6;
 /// Bytes through which a warpgroup sends results: two parts of 64 lines of 128 bytes, one of which leaves while the other one is filled.
 pub const SENT_BY_WARPGROUP: u32 = 2 * 64 * 128;
 
+/// The most clusters that share the rounds of a tile.
+pub const MOST_CLUSTERS: u32 = 64;
+
 /// Columns of sums that threads of a warp share: a part has some of them, or threads would exchange elements.
 const COLUMNS: u32 = 8;
 

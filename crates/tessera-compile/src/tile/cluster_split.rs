@@ -18,7 +18,7 @@
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::{GridAxis, Predicate};
 use tessera_ir::{Block, Builder, Func, Op, OpKind, Plan, Reason, RingPlan, ScheduleOp, SharedType, TileOp, Type, Value, bug};
-use tessera_types::room::split_parts;
+use tessera_types::room::{MOST_CLUSTERS, split_parts};
 use tessera_types::{Arch, DType};
 
 use super::numbers::Numbers;
@@ -31,8 +31,6 @@ use super::{cluster, stream_k, strips};
 /// Bytes of an element of sums.
 const BYTES: u32 = 4;
 const AXES: [GridAxis; 3] = [GridAxis::X, GridAxis::Y, GridAxis::Z];
-/// The most clusters that share a tile.
-const MOST_CLUSTERS: u32 = 64;
 
 /// The loop whose rounds blocks of a cluster can split.
 ///
@@ -142,8 +140,9 @@ pub(super) fn split(func: &mut Func, plan: &Plan, blocks: u32, arch: Arch) -> Re
 
 /// Has the blocks of one rank, in so many clusters, add up the sums of their clusters: what stands behind is done by who comes last.
 fn share(func: &mut Func, (holder, summed): (Block, Op), totals: &[Value], (clusters, parts): (u32, u32), threads: u32) {
+    // Where blocks without a part do nothing, the sum stands before the branch that holds what those with one do.
+    let before = if holder == func.body { func.blocks[holder].place_of(summed) + 1 } else { 0 };
     let mut behind = std::mem::take(&mut func.blocks[holder].ops);
-    let before = behind.iter().position(|&op| op == summed).map_or(0, |place| place + 1);
     let mut before = behind.drain(..before).collect::<Vec<Op>>();
     let Some(end) = behind.pop() else { bug!("a block without an end") };
     std::mem::swap(&mut func.blocks[holder].ops, &mut before);

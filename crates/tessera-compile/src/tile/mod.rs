@@ -216,7 +216,7 @@ fn plan(func: &mut Func, cx: &mut PassCx<'_>, pass: &str, propose: fn(&Func, &Un
     let placed = |reason: Reason| Reason { span: reason.span.or(Some(func.span)), ..reason };
     match propose(func, &Units::of(func, arch)) {
         Ok(mut plan) => {
-            let wanted = [load_together(func, &mut plan, arch), share(func, &mut plan, arch)];
+            let wanted = [load_together(func, &mut plan, arch), share(func, &mut plan, arch), alone(func)];
             cx.refusals.extend(wanted.into_iter().filter_map(Result::err).map(placed));
             func.plan = Some(plan);
             Changed(true)
@@ -284,11 +284,23 @@ fn load_together(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Res
 fn split(func: &Func, plan: &mut Plan, arch: tessera_types::Arch) -> Result<(), Reason> {
     let blocks =
         func.hints.num_ctas.ok_or("`sharing=4` splits rounds among a cluster's blocks, and `num_ctas` does not say how many")?;
-    let among = func.hints.num_clusters.filter(|&clusters| clusters > 1);
-    let wanted = Plan { split: Some(blocks), among, ..plan.clone() };
+    let wanted = Plan { split: Some(blocks), among: func.hints.shared_clusters(), ..plan.clone() };
     try_out(func, &wanted, arch)?;
     *plan = wanted;
     Ok(())
+}
+
+/// Clusters share nothing where the function's hints ask for no blocks that do.
+///
+/// # Errors
+/// They ask for clusters.
+fn alone(func: &Func) -> Result<(), Reason> {
+    match func.hints.shared_clusters() {
+        Some(_) if func.hints.shares() != Sharing::Cluster => {
+            Err("clusters share the rounds that their blocks split: `num_clusters` needs `sharing=4`".into())
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Carries a function's plan out; one that cannot be is an error of whoever wrote it.

@@ -3,10 +3,10 @@
 //!
 //! ```text
 //! row        |--------------------- 32768 columns ----------------------|
-//! cluster    |-- rank 0 ---|-- rank 1 ---|-- rank 2 ---|-- rank 3 ------|      8192 columns each, in registers
+//! cluster    |-- rank 0 ---|-- rank 1 ---|.. 8 blocks ..|--- rank 7 ----|      4096 columns each, in registers
 //!
 //! %s = reduce [%v] : tile<1xf32>                 of this block's columns
-//! %all = tile.cluster_gather %s : tile<4xf32>    of all blocks, in the order of their ranks
+//! %all = tile.cluster_gather %s : tile<8xf32>    of all blocks, in the order of their ranks
 //! %t = reduce [%all] : tile<f32>                 of the row
 //! ```
 //!
@@ -34,7 +34,8 @@ pub(super) fn propose(func: &Func, units: &Units) -> Result<Plan, Reason> {
     let blocks =
         func.hints.num_ctas.ok_or("`sharing=4` shares a row among a cluster's blocks, and `num_ctas` does not say how many")?;
     let all = Partition { name: "all".to_string(), warps: 1, registers: None, turns: None, span: func.span };
-    let mut plan = Plan { partitions: vec![all], split: Some(blocks), ..Plan::new(func.span) };
+    let among = func.hints.shared_clusters();
+    let mut plan = Plan { partitions: vec![all], split: Some(blocks), among, ..Plan::new(func.span) };
     let mut part = func.clone();
     split(&mut part, &plan, blocks, units.arch)?;
     plan.partitions[0].warps = threads::warps(&part);
@@ -54,6 +55,9 @@ pub(super) fn split(func: &mut Func, plan: &Plan, blocks: u32, arch: Arch) -> Re
     cluster::there_are(plan, blocks, arch)?;
     cluster_split::goes_alone(plan)?;
     let mut columns = strips::of_rows(func)?;
+    if plan.among.is_some() {
+        return Err(Reason::at("one cluster shares a row: clusters share the rounds of a product, `among`", plan.span));
+    }
     let body = &func.blocks[func.body].ops;
     let last =
         body.iter().rposition(|op| columns.reductions.contains(op)).unwrap_or_else(|| bug!("a reduction that stands elsewhere"));

@@ -6,8 +6,11 @@ use std::path::Path;
 use tessera_compile::{CompileOptions, Compiled, compile};
 use tessera_ir::{Extent, IndexType, Sharing};
 use tessera_lang::{ArgType, ConstValue, ParsedFile, parse_file};
-use tessera_ops::{Argument, Fill, LaunchSpec, Machine, Metric, OPERATORS, Operator, Plan, Problem, Role, TensorSpec};
+use tessera_ops::{Argument, Fill, LaunchSpec, Machine, OPERATORS, Operator, Plan, Problem, Role, TensorSpec};
 use tessera_types::{Arch, DType, Policy};
+
+/// The operators whose rows clusters share.
+const OF_ROWS: [&str; 3] = ["softmax", "layer_norm", "rms_norm"];
 
 /// Named argument types.
 pub(crate) type Args = Vec<(String, ArgType)>;
@@ -76,7 +79,7 @@ pub(crate) fn cases(arch: Arch) -> Vec<Case> {
                         grid: launch.grid,
                         given: launch.arguments.iter().filter_map(|argument| given(argument, &plan)).collect(),
                         source: operator.source,
-                        row: (launch.cluster > 0 && plan.work.metric == Metric::Bandwidth).then_some(launch.cluster),
+                        row: (launch.sharing == Sharing::Cluster && OF_ROWS.contains(&operator.name)).then_some(launch.cluster),
                     };
                     if seen.insert(format!("{} {:?} {:?}", case.kernel, case.args, case.row)) {
                         cases.push(case);

@@ -7,7 +7,8 @@ use tessera_types::DType;
 use crate::attrs::{AtomicMode, Combine, RingProducer};
 use crate::bug;
 use crate::fragment::PER_LANE;
-use crate::func::{Level, Value};
+use crate::func::{Func, Level, Op, OpData, Value};
+use crate::op::OpKind;
 use crate::tile::TileOp;
 use crate::types::{Elem, RingType, Shape, SharedType, TileType, Type, ViewKind};
 use crate::verify::elementwise::computes;
@@ -15,8 +16,15 @@ use crate::verify::tiles::{accumulates, indices, product_shapes};
 use crate::verify::{Rule, Site, Wrong, ensure, memory, wgmma};
 
 /// The place of a block among those that share the work of one.
-fn place_in_clusters(site: &Site<'_>) -> Rule {
+fn place_in_cluster(site: &Site<'_>) -> Rule {
     splits(site)?;
+    site.result_is(0, &Type::scalar(DType::I32))
+}
+
+/// The place of a cluster among those that share the work of one block.
+fn place_of_cluster(site: &Site<'_>) -> Rule {
+    splits(site)?;
+    ensure!(site.func.hints.among.is_some(), "ir-hint", "no clusters share the work of one block");
     site.result_is(0, &Type::scalar(DType::I32))
 }
 
@@ -25,7 +33,8 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::ThreadId {} | TileOp::LaneId {} | TileOp::WarpId {} | TileOp::Worker {} | TileOp::Workers {} => {
             site.result_is(0, &Type::scalar(DType::I32))
         }
-        TileOp::ClusterRank {} | TileOp::ClusterNumber {} => place_in_clusters(site),
+        TileOp::ClusterRank {} => place_in_cluster(site),
+        TileOp::ClusterNumber {} => place_of_cluster(site),
         TileOp::Workspace { .. } => {
             let pointer =
                 site.result(0).is_scalar() && site.result(0).as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));
@@ -479,7 +488,7 @@ fn splits(site: &Site<'_>) -> Result<u32, Wrong> {
     blocks.ok_or_else(|| Wrong { id: "ir-hint", message: "no blocks of a cluster share the work of one".to_string() })
 }
 
-/// Sums of equal types of 32 bits, of which each block gets a part along the last axis; the buffer has room for what a block holds.
+/// Sums of equal types of 32 bits, of which each block gets a part along the last axis; the buffer has room for a part of what every block holds.
 fn cluster_sum(site: &Site<'_>, parts: u32) -> Rule {
     let blocks = splits(site)?;
     let right = parts.is_power_of_two() && parts <= blocks;
@@ -505,9 +514,42 @@ fn cluster_sum(site: &Site<'_>, parts: u32) -> Rule {
     }
     ensure!(site.op.optional(1).is_some(), "ir-operands", "needs a buffer to add up through");
     let buffer = shared(site, 1)?;
-    let bytes = values.len() as u64 * tile.len() as u64 * 4;
+    let bytes = values.len() as u64 * tile.len() as u64 * 4 * u64::from(blocks) / u64::from(parts);
     ensure!(buffer.bytes() >= bytes, "ir-shape", "`{buffer}` has no room for {bytes} bytes");
+    sums_once(site)
+}
+
+/// Every block comes to a sum once, after it has said once that the others may write to it.
+fn sums_once(site: &Site<'_>) -> Rule {
+    let func = site.func;
+    let of_body = func.blocks[func.body].ops.iter();
+    let met: Vec<&OpData> = of_body.flat_map(|&op| with_role(func, op)).map(|op| &func.ops[op]).collect();
+    let place = met.iter().position(|op| std::ptr::eq(*op, site.op));
+    let Some(place) = place else {
+        return Err(Wrong {
+            id: "ir-structure",
+            message: "stands in a role or the body, where every block comes to it once".to_string(),
+        });
+    };
+    let arrives = |op: &OpData| matches!(op.kind, OpKind::Tile(TileOp::ClusterArrive {}));
+    let before = met[..place].iter().filter(|op| arrives(op)).count();
+    let all = func.linked_ops().into_iter().filter(|&op| arrives(&func.ops[op])).count();
+    ensure!(
+        before == 1 && all == 1,
+        "ir-structure",
+        "stands behind the only `tile.cluster_arrive`; {before} of {all} stand before it"
+    );
     Ok(())
+}
+
+/// An operation, with those of a role.
+fn with_role(func: &Func, op: Op) -> Vec<Op> {
+    let data = &func.ops[op];
+    let inside = match data.kind {
+        OpKind::Tile(TileOp::Role { .. }) => data.regions.iter().flat_map(|&region| func.blocks[region].ops.clone()).collect(),
+        _ => Vec::new(),
+    };
+    std::iter::once(op).chain(inside).collect()
 }
 
 /// A number of 32 or 64 bits, of which every thread gets as many as there are blocks.

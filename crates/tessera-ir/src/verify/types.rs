@@ -5,7 +5,7 @@ use tessera_types::{DType, NumberClass};
 use crate::abi::ParamKind;
 use crate::constant::{Const, ConstData};
 use crate::diag::Diagnostic;
-use crate::func::{Func, Level, Module};
+use crate::func::{Func, Level, Module, Sharing};
 use crate::types::{
     Axis, Elem, Extent, Padding, Shape, SharedType, Swizzle, TensorType, TensorViewType, TileType, TileViewType, Type, ViewKind,
 };
@@ -172,7 +172,7 @@ pub(crate) fn globals(module: &Module) -> Vec<Diagnostic> {
 
 /// Checks a function's arguments against its ABI.
 pub(crate) fn signature(func: &Func) -> Vec<Diagnostic> {
-    match arguments(func).and_then(|()| threads(func)) {
+    match arguments(func).and_then(|()| threads(func)).and_then(|()| sharing(func)) {
         Ok(()) => Vec::new(),
         Err(wrong) => vec![Diagnostic::error(wrong.id, func.span, format!("`@{}`: {}", func.name, wrong.message))],
     }
@@ -187,6 +187,18 @@ fn threads(func: &Func) -> Rule {
     let warps = func.hints.num_warps.unwrap_or(0);
     let right = func.level == Level::Tile && threads.div_ceil(32) == warps;
     ensure!(right, "ir-hint", "`num_threads` is for tile functions, and {threads} threads are not {warps} warps");
+    Ok(())
+}
+
+/// What blocks are asked to share is one of the things that there are.
+fn sharing(func: &Func) -> Rule {
+    let Some(number) = func.hints.sharing else { return Ok(()) };
+    ensure!(
+        (number as usize) < Sharing::ALL.len(),
+        "ir-hint",
+        "`sharing` is one of 0 to {}, not {number}",
+        Sharing::ALL.len() - 1
+    );
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use tessera_ir::{Diagnostic, FuncHints};
 use tessera_types::DType;
+use tessera_types::room::MOST_CLUSTERS;
 
 use super::{Lowerer, Res};
 use crate::diagnostics::id;
@@ -14,7 +15,7 @@ use crate::value::Val;
 /// An option: its name, and the least and the greatest value.
 const OPTIONS: [(&str, u32, u32); 8] = [
     ("num_ctas", 1, 16),
-    ("num_clusters", 1, 64),
+    ("num_clusters", 1, MOST_CLUSTERS),
     ("occupancy", 1, 32),
     ("opt_level", 0, 3),
     ("num_worker_warps", 1, 32),

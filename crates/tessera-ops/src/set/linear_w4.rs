@@ -121,8 +121,6 @@ struct Choice {
 }
 
 const NAMES: [&str; 6] = ["TM", "TN", "TK", "num_ctas", "sharing", "num_warps"];
-/// What blocks share, by the number of the choice of that name.
-const SHARINGS: [Sharing; 5] = [Sharing::Nothing, Sharing::Blocks, Sharing::Rounds, Sharing::Turns, Sharing::Cluster];
 
 impl Choice {
     fn new(tile: [u64; 3], sharing: Sharing) -> Choice {
@@ -145,7 +143,7 @@ impl Choice {
         ];
         Ok(Choice {
             tile,
-            sharing: SHARINGS[number("sharing", &[0, 1, 2, 4])? as usize],
+            sharing: Sharing::ALL[number("sharing", &[0, 1, 2, 4])? as usize],
             cluster: number("num_ctas", &[0, 2, 4, 8])? as u32,
             warps: number("num_warps", &[0, 4, 8, 16])? as u32,
         })
@@ -153,7 +151,7 @@ impl Choice {
 
     fn way(&self) -> Way {
         let [rows, columns, depth] = self.tile.map(|extent| extent as i64);
-        let sharing = SHARINGS.iter().position(|&sharing| sharing == self.sharing).map_or(0, |at| at as i64);
+        let sharing = i64::from(self.sharing.number());
         let numbers = [rows, columns, depth, i64::from(self.cluster), sharing, i64::from(self.warps)];
         NAMES.into_iter().map(str::to_string).zip(numbers).collect()
     }

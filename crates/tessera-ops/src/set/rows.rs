@@ -53,11 +53,9 @@ fn held(bits: u32) -> usize {
 
 /// The shortest rows that clusters share.
 const SHARED: usize = 32768;
-/// Columns that a block of a cluster has where a cluster has enough blocks: few, so that a multiprocessor holds parts of several rows.
-const COLUMNS: usize = 4096;
 /// Bytes of a row's numbers that each thread holds: with 64 of them, as the compiler takes otherwise, half as many are on their way.
 const HELD_BYTES: usize = 128;
-/// Blocks of the largest clusters.
+/// Blocks of a cluster, where so many have columns: those that there can be at most, so that a multiprocessor holds parts of several rows.
 const BLOCKS: usize = 8;
 
 /// Threads of the kernels that take pieces, and blocks of them that a multiprocessor holds: as their files say.
@@ -118,7 +116,7 @@ impl Division {
         match machine {
             // Half of what a block holds, or all registers of a multiprocessor are one row's.
             Machine::Gpu(arch) if arch.has_clusters() && (SHARED.min(held + 1)..=BLOCKS * held / 2).contains(&n) => {
-                let mut blocks = n.div_ceil(COLUMNS).next_power_of_two().min(BLOCKS);
+                let mut blocks = BLOCKS;
                 while row_part(n as u64, blocks as u64).is_none() {
                     blocks /= 2;
                 }

@@ -3,6 +3,7 @@
 use super::builder::Builder;
 use super::inst::{Address, Arg};
 use super::kernel::Value;
+use crate::types::Type;
 
 /// What a bulk or tensor copy may say beside its addresses.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,14 +101,14 @@ impl Builder {
         self.effect("cp.async.bulk.global.shared::cta.bulk_group", &args);
     }
 
-    /// One value or four, of 32 bits each, to the shared memory of another block of the cluster, counted in bytes at an mbarrier there; both addresses
+    /// One value of 32 or 64 bits, or four of 32, to the shared memory of another block of the cluster, counted in bytes at an mbarrier there; both addresses
     /// come from [`Builder::mapa`].
-    pub fn store_async(&mut self, to: impl Into<Address>, values: &[Value], barrier: impl Into<Address>) {
+    pub fn store_async(&mut self, ty: Type, to: impl Into<Address>, values: &[Value], barrier: impl Into<Address>) {
         let (vector, values) = match values {
             [value] => ("", Arg::Use(*value)),
             _ => (".v4", Arg::sources(values)),
         };
-        let text = format!("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes{vector}.b32");
+        let text = format!("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes{vector}.{ty}");
         self.effect(&text, &[to.into().into(), values, barrier.into().into()]);
     }
 

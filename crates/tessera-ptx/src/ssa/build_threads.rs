@@ -150,14 +150,6 @@ impl Builder {
         self.value("mapa.shared::cluster.u32", &[address.into(), rank.into()])
     }
 
-    /// Sends a value of 32 or 64 bits to shared memory of a block of the cluster, where its bytes count at an mbarrier; both addresses come from
-    /// [`Builder::mapa`].
-    pub fn st_async(&mut self, ty: Type, address: impl Into<Address>, value: Value, barrier: impl Into<Address>) {
-        let (address, barrier) = (address.into(), barrier.into());
-        let text = format!("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.{ty}");
-        self.effect(&text, &[address.into(), value.into(), barrier.into()]);
-    }
-
     /// Arrives at the cluster's barrier; `relaxed` orders no memory.
     pub fn cluster_arrive(&mut self, relaxed: bool) {
         let order = if relaxed { ".relaxed" } else { "" };

@@ -153,6 +153,7 @@ impl Sent {
         ways.retain(|sent| sent.is_alone(func, parents));
         ways
     }
+
     /// Shared memory that the tile goes through.
     fn bytes(&self, func: &Func) -> u64 {
         match &self.way {

@@ -9,7 +9,7 @@ use tessera_types::Arch;
 use super::lifetimes::Lifetimes;
 use super::resident;
 use tessera_analysis::packing::{Item, Packed, heaviest, pack};
-use tessera_analysis::room::{LEAST_ALIGN, MOST_ALIGN, buffer_align, buffer_bytes, gathered_bytes};
+use tessera_analysis::room::{LEAST_ALIGN, MOST_ALIGN, SUM_BARRIERS, buffer_align, buffer_bytes, gathered_bytes};
 use tessera_analysis::set::Set;
 
 /// What placing has come to.
@@ -56,13 +56,14 @@ fn item(func: &Func, alloc: Op) -> Option<Item> {
     }
 }
 
-/// What lies in shared memory besides buffers: arrays of each thread's own, the barriers of rings, and what other blocks
+/// What lies in shared memory besides buffers: arrays of each thread's own, the barriers of rings and sums, and what other blocks
 /// send.
 fn other_bytes(func: &Func) -> u64 {
     let threads = u64::from(func.hints.threads());
     let of = |op: Op| match (&func.ops[op].kind, func.ops[op].results.first().map(|&result| func.ty(result))) {
         (OpKind::Tile(TileOp::AllocRegister {}), Some(Type::Registers(tile))) => tile.len() as u64 * tile.elem.bytes() * threads,
         (OpKind::Tile(TileOp::Ring { stages, .. }), _) => 16 * u64::from(*stages),
+        (OpKind::Tile(TileOp::ClusterSum { .. }), _) => SUM_BARRIERS,
         (OpKind::Tile(TileOp::ClusterGather {}), Some(ty)) => gathered_bytes(ty.the_tile()),
         _ => 0,
     };

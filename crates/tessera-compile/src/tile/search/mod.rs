@@ -8,6 +8,8 @@
 //! | `sharing` | `persistent`, `stream_k`, `turns`, `split` |
 //! | `num_ctas` | `cluster`, `split` |
 //! | `occupancy` | `resident` of plans without roles |
+//!
+//! Not listed are rows that a cluster shares (`cluster-rows`), and `among`, clusters that share rounds: those are had by hints and by hand alone.
 
 mod launch;
 mod time;

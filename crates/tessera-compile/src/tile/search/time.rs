@@ -40,8 +40,8 @@ const RAGGED: f64 = 0.62;
 const MOVES: f64 = 1.4;
 /// Rounds that a block has at least where they are shared.
 const LEAST_ROUNDS: f64 = 4.0;
-/// What blocks of a cluster that split rounds take to meet, in clocks, and bytes of the others' sums that one of them reads a clock. Guesses: plans
-/// that split were not timed.
+/// What blocks of a cluster that split rounds take to meet, in clocks, and bytes of the others' sums that one of them is sent a clock. Fitted to no
+/// times: those of split plans (`results/split-h200.txt`) are of the library's products, whose own model has them.
 const SPLIT_MEETING: f64 = 1400.0;
 const SPLIT_RATE: f64 = 22.8;
 /// Clocks to leave a part of the sums for other clusters, to be counted, and to wait for what they have left.

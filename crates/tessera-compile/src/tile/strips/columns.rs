@@ -97,7 +97,7 @@ impl Columns {
     /// Makes rows wider.
     ///
     /// # Errors
-    /// What they are accessed by does not say where they lie.
+    /// What they are accessed by does not say where they lie, or something would see what lies behind a row.
     pub(in crate::tile) fn pad(&mut self, func: &mut Func, count: u64) -> Result<(), Reason> {
         let (axes, class) = self.axes(func);
         let wide = |value: Value, func: &Func| (0..rank(func, value)).find(|&axis| axes.class(value, axis) == class);
@@ -106,6 +106,11 @@ impl Columns {
         for &op in &ops {
             let Some((view, tile)) = view_and_tile(func, op) else {
                 let tiles = func.ops[op].operands.iter().any(|&value| wide(value, func).is_some());
+                let kind = &func.ops[op].kind;
+                if tiles && matches!(kind, OpKind::Schedule(ScheduleOp::Assert { .. } | ScheduleOp::PrintTko { .. })) {
+                    let text = "columns that do not divide are seen one by one, by an assertion or a print";
+                    return Err(Reason::at(text, func.ops[op].span));
+                }
                 if tiles && access(func, op).is_some() {
                     return Err(Reason::at("columns that do not divide are reached through pointers", func.ops[op].span));
                 }
@@ -164,7 +169,14 @@ impl Columns {
             let array = b.value(ScheduleOp::MakeTensorView {}, &[&[made.one(0)], &sizes, made.group(2)], narrower);
             b.value(ScheduleOp::MakePartitionView {}, &[&[array]], Type::TileView(Box::new(wider.clone())))
         });
-        func.ops[op].operands.iter_mut().filter(|operand| **operand == view).for_each(|operand| *operand = wider);
+        let data = &mut func.ops[op];
+        data.operands.iter_mut().filter(|operand| **operand == view).for_each(|operand| *operand = wider);
+        match &mut data.kind {
+            OpKind::Schedule(ScheduleOp::LoadViewTko { inbounds, .. } | ScheduleOp::StoreViewTko { inbounds, .. }) => {
+                *inbounds = false
+            }
+            _ => bug!("an access to a view that neither loads nor stores"),
+        }
         Ok(ops)
     }
 

@@ -7,7 +7,7 @@ mod threads;
 mod time;
 
 use tessera_runtime::Sharing;
-use tessera_types::room::{SENT_BY_WARPGROUP, USEFUL_SLOTS, slots_that_fit};
+use tessera_types::room::{MOST_CLUSTERS, SENT_BY_WARPGROUP, USEFUL_SLOTS, slots_that_fit};
 use tessera_types::{Arch, DType};
 
 use self::time::{Block, Time, of_memory, parts_in_cluster};
@@ -92,8 +92,7 @@ const CLUSTERS: [u64; 2] = [2, 4];
 const CLUSTER_LINES: u64 = 8;
 /// Blocks of clusters that split rounds.
 const SPLITS: [u64; 3] = [2, 4, 8];
-/// The most clusters that share a tile's rounds, and rounds that each of their blocks has at least.
-const MOST_CLUSTERS: u64 = 64;
+/// Rounds that each block of clusters that share a tile's has at least.
 const LEAST_SHARED: u64 = 4;
 /// Bytes of an element of sums.
 const SUM: u64 = 4;
@@ -114,8 +113,6 @@ const ALIKE: u64 = 64;
 /// The names of choices, by those of the kernel's constants and of the compiler's.
 pub(super) const NAMES: [&str; 11] =
     ["TM", "TN", "TK", "EXCHANGED", "ACROSS", "COPY_A", "COPY_B", "num_ctas", "num_clusters", "sharing", "num_warps"];
-/// What blocks share, by the number of the choice of that name.
-const SHARINGS: [Sharing; 5] = [Sharing::Nothing, Sharing::Blocks, Sharing::Rounds, Sharing::Turns, Sharing::Cluster];
 
 /// A product that tensor cores take as it is stored.
 #[derive(Clone, Copy, Debug)]
@@ -417,7 +414,7 @@ fn split(
         let time = block.among(tiles.min(at_once) * blocks).split(tiles, rounds, at_once, (blocks, sums));
         take(time, choice);
         // As many as run at once, and half of them, where their blocks have rounds enough.
-        let most = (at_once / tiles.max(1)).min(rounds as u64 / (LEAST_SHARED * blocks)).min(MOST_CLUSTERS);
+        let most = (at_once / tiles.max(1)).min(rounds as u64 / (LEAST_SHARED * blocks)).min(u64::from(MOST_CLUSTERS));
         for clusters in [most, most / 2].into_iter().filter(|&clusters| clusters > 1) {
             let time = block.among(tiles * clusters * blocks).split_among(rounds, clusters, (blocks, sums));
             take(time, Choice { clusters: clusters as u32, ..choice });
@@ -492,9 +489,9 @@ impl Choice {
             tile: [extent("TM")?, extent("TN")?, extent("TK")?],
             exchanged: is("EXCHANGED")?,
             cluster: number("num_ctas", 0, 16)? as u32,
-            clusters: number("num_clusters", 0, MOST_CLUSTERS as i64)? as u32,
+            clusters: number("num_clusters", 0, MOST_CLUSTERS.into())? as u32,
             across: is("ACROSS")?,
-            sharing: SHARINGS[number("sharing", 0, SHARINGS.len() as i64 - 1)? as usize],
+            sharing: Sharing::ALL[number("sharing", 0, Sharing::ALL.len() as i64 - 1)? as usize],
             warps: number("num_warps", 0, 32)? as u32,
             copied: [is("COPY_A")?, is("COPY_B")?],
         };
@@ -533,7 +530,7 @@ impl Choice {
     pub(super) fn way(&self) -> Way {
         let [rows, columns, depth] = self.tile.map(|extent| extent as i64);
         let [copy_a, copy_b] = self.copied.map(i64::from);
-        let sharing = SHARINGS.iter().position(|&sharing| sharing == self.sharing).map_or(0, |at| at as i64);
+        let sharing = i64::from(self.sharing.number());
         let (exchanged, across) = (i64::from(self.exchanged), i64::from(self.across));
         let [cluster, clusters, warps] = [self.cluster, self.clusters, self.warps].map(i64::from);
         let numbers = [rows, columns, depth, exchanged, across, copy_a, copy_b, cluster, clusters, sharing, warps];

@@ -13,8 +13,8 @@ const STREAM_RATE: f64 = 33.6;
 const THIN_START: f64 = 5800.0;
 const THIN_MEETING: f64 = 323.0 * 1024.0;
 const THIN_PART_RATE: f64 = 31.3;
-/// What splitting rounds among a cluster's blocks takes: clocks to start together and to meet, and bytes a clock at which a multiprocessor reads the
-/// sums of others.
+/// What splitting rounds among a cluster's blocks takes: clocks to start together and to meet, and bytes a clock at which a multiprocessor is sent
+/// the sums of others.
 const SPLIT_MEETING: f64 = 2000.0;
 const SPLIT_RATE: f64 = 8.0;
 /// What sharing a tile among clusters takes beside that: clocks to leave a part, to be counted and to wait for memory, and bytes a clock at which one
