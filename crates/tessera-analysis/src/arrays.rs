@@ -4,14 +4,12 @@
 //! %v = make_tensor_view %x, [%n, %m], [%s, %t]      the argument `x`, where sizes and strides are those that came with it
 //! ```
 
-use tessera_ir::{Func, OpKind, ParamKind, ScheduleOp, Type, Value, bug};
+use tessera_ir::{Func, OpData, OpKind, ParamKind, ScheduleOp, Type, Value, bug};
 
 /// The position among the kernel's parameters of the array that a view of tiles is of, with that array's own sizes and strides;
 /// `None` for views that the kernel has put together itself.
 pub fn own_array(func: &Func, view: Value) -> Option<usize> {
-    let tensor = func.ops[func.defining_op(view)?].operands.first().copied()?;
-    let made = &func.ops[func.defining_op(tensor)?];
-    let OpKind::Schedule(ScheduleOp::MakeTensorView {}) = made.kind else { return None };
+    let (tensor, made) = tensor_of(func, view)?;
     let position = array_at(func, made.one(0))?;
     let first = func.abi.first_argument(position);
     let own = func.args().get(first..first + func.abi.params[position].kind.argument_count())?;
@@ -24,6 +22,18 @@ pub fn own_array(func: &Func, view: Value) -> Option<usize> {
         (ParamKind::Array { .. }, ty) => bug!("an array's view of type `{ty}`"),
         (_, _) => Some(position),
     }
+}
+
+/// The position among the kernel's parameters of the array where a view of tiles begins, whatever sizes it gives it.
+pub fn viewed_array(func: &Func, view: Value) -> Option<usize> {
+    array_at(func, tensor_of(func, view)?.1.one(0))
+}
+
+/// What a view has tiles of, and the operation that made it.
+fn tensor_of(func: &Func, view: Value) -> Option<(Value, &OpData)> {
+    let tensor = func.ops[func.defining_op(view)?].operands.first().copied()?;
+    let made = &func.ops[func.defining_op(tensor)?];
+    matches!(made.kind, OpKind::Schedule(ScheduleOp::MakeTensorView {})).then_some((tensor, made))
 }
 
 /// The position among the kernel's parameters of the array that begins at a pointer.

@@ -11,7 +11,7 @@ use tessera_types::Arch;
 
 use super::anchors::{Units, widest};
 use super::threads;
-use tessera_analysis::arrays::own_array;
+use tessera_analysis::arrays::viewed_array;
 
 /// Threads of a multiprocessor that have enough in flight.
 const THREADS: u64 = 1024;
@@ -25,6 +25,9 @@ const MORE_PIECES: u64 = 48;
 /// Registers of a thread for the masks of a tile's end, next to the pieces (more pieces leave room for them): decided before the load, asked
 /// for again by each reduction and by the store. They are bits, and lie in one register together.
 const MASKS: u64 = 1;
+
+/// The same for what blocks of a cluster give each other, where arrays are read behind it.
+const GATHERS: u64 = 1;
 
 /// Says how many blocks shall be resident, where neither the kernel's author nor what has staged the function does.
 pub(super) fn choose(func: &mut Func, units: &Units) -> Changed {
@@ -50,7 +53,9 @@ fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
     let threads = u64::from(warps * Arch::WARP);
     let more = widest(func) == 64 || !units.arch.has_small_pieces() || live > 32 && widest(func) == 8;
     let masked = ways.iter().flat_map(|&way| &func.blocks[way].ops).any(|op| combines(op) && has_holes(func, *op));
-    let pieces = if more { MORE_PIECES } else { PIECES + if masked { MASKS } else { 0 } };
+    let gathers = ways.iter().any(|&way| reads_behind_gathers(func, &func.blocks[way].ops));
+    let beside = u64::from(masked) * MASKS + u64::from(gathers) * GATHERS;
+    let pieces = if more { MORE_PIECES } else { PIECES + beside };
     let blocks = (u64::from(units.arch.limits().registers_per_sm) / (threads * (live + pieces))).min(THREADS / threads);
     (blocks > 1).then_some(blocks as u32)
 }
@@ -75,7 +80,7 @@ fn in_vectors(func: &Func) -> bool {
     let results = func.linked_ops().into_iter().flat_map(|op| func.ops[op].results.to_vec());
     results.into_iter().all(|value| {
         let Type::TileView(view) = func.ty(value) else { return true };
-        let array = own_array(func, value).map(|position| &func.abi.params[position].kind);
+        let array = viewed_array(func, value).map(|position| &func.abi.params[position].kind);
         let aligned =
             !matches!(array, Some(ParamKind::Array { align, .. }) if *align < 16) || view.tile.iter().all(|&extent| extent == 1);
         let bits = i64::from(view.tensor.elem.bits());
@@ -100,6 +105,13 @@ fn live_across(func: &Func, ops: &[Op], at: usize) -> u64 {
         _ => 0,
     });
     bits.sum::<u64>().div_ceil(32)
+}
+
+/// Whether arrays are read behind what blocks of a cluster give each other.
+fn reads_behind_gathers(func: &Func, ops: &[Op]) -> bool {
+    let gathers = |op: &Op| matches!(func.ops[*op].kind, OpKind::Tile(TileOp::ClusterGather {}));
+    let reads = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. }));
+    ops.iter().rposition(gathers).is_some_and(|last| ops[last..].iter().any(reads))
 }
 
 /// Whether what an operation combines is no whole number of its layout's boxes.

@@ -28,8 +28,8 @@ pub(crate) struct Case {
     pub(crate) grid: [u32; 3],
     pub(crate) given: Vec<(String, Given)>,
     source: &'static str,
-    /// Blocks of a cluster that share a row. Products are looked at unshared: what blocks share changes the loops of none.
-    row: Option<u32>,
+    /// Blocks of a cluster that share a row, and warps of each. Products are looked at unshared: what blocks share changes the loops of none.
+    row: Option<(u32, u32)>,
 }
 
 /// A launch argument.
@@ -49,7 +49,7 @@ impl Case {
     /// Source to optimised Schedule IR.
     pub(crate) fn compiled(&self) -> Compiled {
         let options = match self.row {
-            Some(cluster) => CompileOptions { sharing: Sharing::Cluster, cluster, ..CompileOptions::default() },
+            Some((cluster, warps)) => CompileOptions { sharing: Sharing::Cluster, cluster, warps, ..CompileOptions::default() },
             None => CompileOptions::default(),
         };
         compiled_with(&parse_file(self.operator, self.source), self.kernel, &self.args, &options)
@@ -79,7 +79,8 @@ pub(crate) fn cases(arch: Arch) -> Vec<Case> {
                         grid: launch.grid,
                         given: launch.arguments.iter().filter_map(|argument| given(argument, &plan)).collect(),
                         source: operator.source,
-                        row: (launch.sharing == Sharing::Cluster && OF_ROWS.contains(&operator.name)).then_some(launch.cluster),
+                        row: (launch.sharing == Sharing::Cluster && OF_ROWS.contains(&operator.name))
+                            .then_some((launch.cluster, launch.warps)),
                     };
                     if seen.insert(format!("{} {:?} {:?}", case.kernel, case.args, case.row)) {
                         cases.push(case);

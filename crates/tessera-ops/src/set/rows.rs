@@ -1,7 +1,7 @@
 //! What operators over rows share: precisions, tiles and grids.
 
 use tessera_runtime::Sharing;
-use tessera_types::room::row_part;
+use tessera_types::room::{ROW_COLUMNS, row_part};
 use tessera_types::{Arch, DType, Policy, Storage};
 
 use crate::operator::{Argument, LaunchSpec, Machine, Role, TensorSpec, Unsupported};
@@ -75,8 +75,9 @@ impl Pieces {
     /// Results follow behind by a row and by what the device has resident, so that who waits finds everything there. Between a piece's first
     /// and second reading go by as many pieces: 8 MiB and a row, of caches of 40 MiB and more.
     fn of(rows: usize, n: usize, storage: DType, arch: Arch) -> Pieces {
-        // What a thread's registers hold; 8 bits that no instruction converts take more.
-        let most = if storage.bits() <= 8 && !arch.has_fp8_cvt() { 16 } else { 32 };
+        // What a thread's registers hold; 8 bits that no instruction converts take more, and so do accesses of single elements.
+        let vectors = (n * storage.bits() as usize).is_multiple_of(VECTOR_BITS);
+        let most = if storage.bits() <= 8 && !arch.has_fp8_cvt() || !vectors { 16 } else { 32 };
         let size = THREADS * (BYTES * 8 / storage.bits() as usize).min(most);
         let count = n.div_ceil(size);
         let behind = (count + RESIDENT * arch.multiprocessors() as usize).min(rows * count);
@@ -120,7 +121,9 @@ impl Division {
                 while row_part(n as u64, blocks as u64).is_none() {
                     blocks /= 2;
                 }
-                let held = HELD_BYTES * 8 / (storage.bits() as usize).max(32);
+                // Masks, and accesses of single elements, take registers, too.
+                let ragged = if n.is_multiple_of(BLOCKS * ROW_COLUMNS as usize) { 1 } else { 2 };
+                let held = HELD_BYTES * 8 / (storage.bits() as usize).max(32) / ragged;
                 let warps = n.div_ceil(blocks * Arch::WARP as usize * held).next_power_of_two();
                 Division::Cluster { blocks: blocks as u32, warps: warps as u32 }
             }
