@@ -37,7 +37,7 @@ def put(C, n, i, j, total, alpha, beta, ACC):
         C[n, i, j] = total
 
 
-@tessera.kernel
+@tessera.kernel(num_warps=8)
 def naive(A: Tensor["Z", "I", "J", dtype], B: Tensor["Z", "K", "L", dtype], C: Tensor["Z", "M", "N", out],
           alpha: float, beta: float, K: int, ACC: ct.Constant, TRANSPOSE_A: ct.Constant[bool], TRANSPOSE_B: ct.Constant[bool]):
     """Threads of a warp have neighbours of a row: what they read of B lies together, and of A they read one element."""
@@ -90,7 +90,7 @@ def depth_of(e, ALONG):
     return at % DEPTH if ALONG else at // SIDE
 
 
-@tessera.kernel
+@tessera.kernel(num_warps=8)
 def shared_tiles(A: Tensor["Z", "I", "J", dtype], B: Tensor["Z", "K", "L", dtype], C: Tensor["Z", "M", "N", out],
                  alpha: float, beta: float, K: int, ACC: ct.Constant, TRANSPOSE_A: ct.Constant[bool],
                  TRANSPOSE_B: ct.Constant[bool]):
@@ -118,7 +118,7 @@ def shared_tiles(A: Tensor["Z", "I", "J", dtype], B: Tensor["Z", "K", "L", dtype
     put_sums(C, sums, n, row, column, alpha, beta, ACC)
 
 
-@tessera.kernel
+@tessera.kernel(num_warps=8)
 def double_buffer(A: Tensor["Z", "I", "J", dtype], B: Tensor["Z", "K", "L", dtype], C: Tensor["Z", "M", "N", out],
                   alpha: float, beta: float, K: int, ACC: ct.Constant, TRANSPOSE_A: ct.Constant[bool],
                   TRANSPOSE_B: ct.Constant[bool]):
@@ -164,7 +164,7 @@ BRINGS_16 = SIDE * STEPS // 128
 PAD = 8
 
 
-@tessera.kernel
+@tessera.kernel(num_warps=4)
 def tensor_cores(A: Tensor["Z", "I", "J", dtype], B: Tensor["Z", "K", "L", dtype], C: Tensor["Z", "M", "N", out],
                  alpha: float, beta: float, K: int, ACC: ct.Constant, TRANSPOSE_A: ct.Constant[bool],
                  TRANSPOSE_B: ct.Constant[bool]):

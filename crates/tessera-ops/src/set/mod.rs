@@ -7,6 +7,7 @@ mod decoded;
 mod few_queries;
 pub(crate) mod gemm;
 pub(crate) mod gemm_grouped;
+mod gemm_ladder;
 pub(crate) mod gemm_scaled;
 mod gemm_tiles;
 pub(crate) mod histogram;
