@@ -40,7 +40,12 @@ type Rows = (Vec<&'static str>, Vec<Vec<String>>);
 fn ops() -> Rows {
     let rows = OPERATORS.iter().map(|op| {
         let precisions = op.precisions.iter().chain(op.further_precisions).copied().collect::<Vec<_>>().join(" ");
-        let directions = if op.gradient.is_some() { "forward, backward" } else { "forward" };
+        let is_gradient = OPERATORS.iter().any(|own| own.gradient.is_some_and(|gradient| gradient.name == op.name));
+        let directions = match (is_gradient, op.gradient) {
+            (true, _) => "backward",
+            (false, Some(_)) => "forward, backward",
+            (false, None) => "forward",
+        };
         let rungs = op.ladder.iter().map(|rung| rung.name).collect::<Vec<_>>().join(", ");
         [op.name, op.about, &precisions, directions, &rungs].map(str::to_string).into()
     });
