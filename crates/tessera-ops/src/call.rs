@@ -137,6 +137,18 @@ pub enum CallError {
         /// What it holds.
         found: DType,
     },
+    /// An axis that follows from the others' extents and the numbers is another one.
+    #[error("`{axis}` is {found} in {array}, and {wanted} follows from the other arrays and numbers")]
+    Follows {
+        /// The axis.
+        axis: &'static str,
+        /// Its extent in the array.
+        found: String,
+        /// Its extent as it follows.
+        wanted: usize,
+        /// The array.
+        array: Operand,
+    },
     /// Two arrays are not on one device.
     #[error("`{}` is on {} and `{}` on {}: copy one with `to_device`", arrays[0].0, arrays[0].1, arrays[1].0, arrays[1].1)]
     Devices {
@@ -271,6 +283,7 @@ impl Operator {
                 problem = problem.with_number(own, *value);
             }
         }
+        signature.follows.iter().try_for_each(|(axis, extent)| sizes.follow(axis, extent(&problem)))?;
         let device = one.device();
         let wanted = signature.outputs.first().and_then(|output| find(*output)).map(Tensor::dtype);
         let policy = match policy {

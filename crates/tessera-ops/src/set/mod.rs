@@ -3,6 +3,10 @@
 pub(crate) mod attention;
 mod attention_tiles;
 pub(crate) mod bandwidth;
+pub(crate) mod conv2d;
+pub(crate) mod conv2d_backward;
+mod conv2d_ladder;
+mod convolution;
 mod decoded;
 mod few_queries;
 pub(crate) mod gemm;
