@@ -4,6 +4,7 @@ use tessera_types::{DType, Policy};
 
 use super::conv2d_backward::CONV2D_BACKWARD;
 use super::conv2d_ladder;
+use super::conv2d_cut::{Cut, Windowed};
 use super::convolution::{Convolution, NUMBERS, Windows};
 use crate::draw::Draw;
 use crate::operator::{
@@ -100,7 +101,7 @@ fn further_suite() -> Vec<Problem> {
         ([384, 14, 384, 3, 384], " padding=1"),
     ];
     let of = |layout: &str| -> Vec<Problem> {
-        LAYERS.iter().map(|(extents, numbers)| problem(32, *extents, &format!("{layout}{numbers}"))).collect()
+        LAYERS.iter().map(|(extents, numbers)| problem(128, *extents, &format!("{layout}{numbers}"))).collect()
     };
     [of("nhwc"), of("nchw")].concat()
 }
@@ -252,51 +253,6 @@ fn depthwise(mut plan: Plan, of: Convolution, acc: DType) -> Result<Plan, Unsupp
     Ok(plan)
 }
 
-/// How a product of windows is cut into blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
-    /// Images, rows and columns of a block's box of pixels.
-    pub(super) pixels: [usize; 3],
-    /// Channels of y of a block, and of x of a round.
-    pub(super) channels: usize,
-    pub(super) depth: usize,
-}
-
-impl Cut {
-    /// The cut for boxes of `extents` pixels, with so many channels of y and x in a group.
-    pub(super) fn of(extents: [usize; 3], [out, within, groups]: [usize; 3], storage: DType, machine: Machine) -> Cut {
-        // Lines of 128 bytes; threads that multiply by themselves hold fewer sums.
-        let (mut pixels, channels, depth) = match storage.bits() {
-            64 => (64, 64, 16),
-            32 => (64, 64, 32),
-            _ => (128, 128, 64),
-        };
-        let few = |extent: usize, most: usize| extent.next_power_of_two().clamp(16, most);
-        let channels = few(out, channels);
-        if let Machine::Gpu(arch) = machine {
-            let blocks = Cut::boxed(extents, pixels).1 * groups * out.div_ceil(channels);
-            if blocks < arch.multiprocessors() as usize {
-                pixels = 64;
-            }
-        }
-        Cut { pixels: Cut::boxed(extents, pixels).0, channels, depth: few(within, depth) }
-    }
-
-    /// The box of so many pixels of which fewest cover the extents, and how many there are. One along a single axis takes the place of another
-    /// that is little better: the copy engine brings it as a factor's lines. Else the one with the longest lines of images.
-    pub(super) fn boxed(extents: [usize; 3], pixels: usize) -> ([usize; 3], usize) {
-        let powers = |most: usize| (0..=most.ilog2()).rev().map(|power| 1 << power);
-        let boxes = powers(pixels).flat_map(|q| powers(pixels / q).map(move |p| [pixels / q / p, p, q]));
-        let count = |of: [usize; 3]| extents.iter().zip(of).map(|(&extent, own)| extent.div_ceil(own)).product::<usize>();
-        let cost = |of: [usize; 3]| count(of) as f64 * if of.contains(&pixels) { 1.0 } else { BENT };
-        let found = boxes.min_by(|&one, &other| cost(one).total_cmp(&cost(other))).unwrap_or([1, 1, pixels]);
-        (found, count(found))
-    }
-}
-
-/// What a box costs that extends along several axes, as a share of one along a single axis.
-const BENT: f64 = 1.25;
-
 /// An operand that a product reads, where it lies in the plan, and how: images, rows, columns, groups, channels.
 pub(super) struct Arranged {
     pub(super) tensor: usize,
@@ -384,7 +340,15 @@ fn implicit(mut plan: Plan, of: Convolution, types: [DType; 3], machine: Machine
     let (y, of) = (plan.tensors.len() - 1, of.flat());
     let x = arrange(&mut plan, 0, &of)?;
     let weight = arrange_weight(&mut plan, 1, &of)?;
-    let cut = Cut::of([of.n, of.p(), of.q()], [of.out(), of.within(), of.groups], types[0], machine);
+    let windows = Windowed {
+        pixels: [of.n, of.p(), of.q()],
+        out: of.out(),
+        within: of.within(),
+        taps: of.r * of.s,
+        groups: of.groups,
+        types: [types[0], types[2]],
+    };
+    let cut = Cut::of(&windows, machine);
     if of.bias {
         plan.tensors[2].shape = vec![of.groups, of.out()];
     }
@@ -427,21 +391,6 @@ fn implicit(mut plan: Plan, of: Convolution, types: [DType; 3], machine: Machine
     let boxes = u64::from(tiles_b) * u64::from(tiles_p) * u64::from(tiles_q);
     let boxes = u32::try_from(boxes).ok().filter(|&boxes| boxes < 1 << 31);
     let boxes = boxes.ok_or_else(|| Unsupported(format!("{} images need too many blocks", of.n)))?;
-    plan.launches.push(LaunchSpec::new("conv2d", arguments, [boxes, tiles_o * of.groups as u32, 1]));
+    plan.launches.push(cut.launch("conv2d", arguments, [boxes, tiles_o * of.groups as u32, 1]));
     Ok(plan)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn boxes_cover_images_with_few_pixels_left_over() {
-        // Every size of ResNet-50 is seven times a power of two.
-        assert_eq!(Cut::boxed([32, 56, 56], 128), ([2, 8, 8], 16 * 49));
-        assert_eq!(Cut::boxed([32, 28, 28], 128), ([8, 4, 4], 4 * 49));
-        assert_eq!(Cut::boxed([1, 1, 1000], 128), ([1, 1, 128], 8));
-        // Many images have a line at each pixel.
-        assert_eq!(Cut::boxed([256, 14, 14], 128), ([128, 1, 1], 2 * 196));
-    }
 }

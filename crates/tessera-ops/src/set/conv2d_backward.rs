@@ -5,7 +5,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy};
 
-use super::conv2d::{self, CONV2D, Cut, FOLLOWS, VARIANTS, arrange, arrange_weight, int, tiles, types};
+use super::conv2d::{self, CONV2D, FOLLOWS, VARIANTS, arrange, arrange_weight, int, tiles, types};
+use super::conv2d_cut::{Cut, Windowed, lines};
 use super::convolution::{Convolution, NUMBERS};
 use crate::element::storable;
 use crate::operator::{
@@ -98,6 +99,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         reference: Box::new(Gradient { of, result, acc }),
         tensors,
     };
+    let of = of.flat();
     let dy = arranged_dy(&mut plan, &of)?;
     images(&mut plan, &of, dy, own, machine)?;
     weights(&mut plan, &of, dy, own, machine)?;
@@ -155,7 +157,15 @@ fn images(plan: &mut Plan, of: &Convolution, dy: usize, [storage, acc, result]: 
         plan.tensors.push(TensorSpec::new("DX", result, shape, Role::Workspace));
     }
     plan.tensors[DX].shape = if of.last { grouped } else { vec![of.n, of.groups, of.within(), of.h, of.w] };
-    let cut = Cut::of([of.n, rows, columns], [of.within(), of.out(), of.groups], storage, machine);
+    let windows = Windowed {
+        pixels: [of.n, rows, columns],
+        out: of.within(),
+        within: of.out(),
+        taps: (of.r * of.s).div_ceil(phases),
+        groups: of.groups,
+        types: [storage, result],
+    };
+    let cut = Cut::of(&windows, machine);
     let [pixels_b, pixels_p, pixels_q] = cut.pixels;
     let [tiles_b, tiles_p, tiles_q] = [tiles(of.n, pixels_b)?, tiles(rows, pixels_p)?, tiles(columns, pixels_q)?];
     let tiles_c = tiles(of.within(), cut.channels)?;
@@ -192,7 +202,7 @@ fn images(plan: &mut Plan, of: &Convolution, dy: usize, [storage, acc, result]: 
             ("TK", int(cut.depth)),
         ];
         let grid = [tiles_b * tiles_p * tiles_q, tiles_c * of.groups as u32, 1];
-        plan.launches.push(LaunchSpec::new("images", arguments, grid));
+        plan.launches.push(cut.launch("images", arguments, grid));
     }
     if !is_image {
         let channels = of.within().next_power_of_two().min(64);
@@ -228,9 +238,10 @@ fn weights(plan: &mut Plan, of: &Convolution, dy: usize, [storage, acc, _]: [DTy
         32 => (16, 64),
         _ => (64, 128),
     };
-    let cut = Cut::of([of.n, of.p(), of.q()], [of.out(), of.within(), of.groups], storage, Machine::Cpu);
-    let pixels = Cut::boxed([of.n, of.p(), of.q()], depth).0;
-    let rows = cut.channels.min(most).max(if storage.bits() == 16 { 64 } else { 16 });
+    let pixels = lines([of.n, of.p(), of.q()], depth);
+    // Tensor cores of a warpgroup take no fewer than 64 rows.
+    let least = if storage.bits() == 16 { 64 } else { 16 };
+    let rows = of.out().next_power_of_two().clamp(least, most);
     let columns = of.within().next_power_of_two().clamp(16, most);
     let [tiles_b, tiles_p, tiles_q] = [tiles(of.n, pixels[0])?, tiles(of.p(), pixels[1])?, tiles(of.q(), pixels[2])?];
     let [tiles_o, tiles_c] = [tiles(of.out(), rows)?, tiles(of.within(), columns)?];
