@@ -127,7 +127,9 @@ fn threads_a_block_follow_the_rule() {
     let decorated = |option: &str, block| {
         let source = plain.replacen("kernel", &format!("kernel({option})"), 1);
         let options = LowerOptions { block, ..LowerOptions::default() };
-        checked(&source, &[array("x", DType::F32, 1)], &options).map(|kernel| (kernel.threads, kernel.occupancy)).map_err(|d| d[0].id)
+        checked(&source, &[array("x", DType::F32, 1)], &options)
+            .map(|kernel| (kernel.threads, kernel.occupancy))
+            .map_err(|d| d[0].id)
     };
     assert_eq!(decorated("num_warps=8", None), Ok((256, None)));
     assert_eq!(decorated("num_warps=8, occupancy=2", Some(64)), Ok((64, Some(2))));

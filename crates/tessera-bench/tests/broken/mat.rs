@@ -4,10 +4,8 @@ use super::{Case, edit, one_block_short, relaunch, set};
 use tessera_ops::Argument;
 
 /// Two groups, tiles that end beside the images.
-const GROUPED: &[(&str, u64)] =
-    &[("n", 2), ("c", 32), ("h", 9), ("w", 11), ("o", 24), ("r", 3), ("s", 3), ("groups", 2)];
-const BY_CHANNEL: &[(&str, u64)] =
-    &[("n", 2), ("c", 40), ("h", 9), ("w", 11), ("o", 40), ("r", 3), ("s", 3), ("groups", 40)];
+const GROUPED: &[(&str, u64)] = &[("n", 2), ("c", 32), ("h", 9), ("w", 11), ("o", 24), ("r", 3), ("s", 3), ("groups", 2)];
+const BY_CHANNEL: &[(&str, u64)] = &[("n", 2), ("c", 40), ("h", 9), ("w", 11), ("o", 40), ("r", 3), ("s", 3), ("groups", 40)];
 
 const BOX: &str = "(image, i * TP + h // STRIDE, j * TQ + w // STRIDE, g, c)";
 const TAPS: &str = "(g, o, tap, c), (1, TN, 1, TK)";
@@ -24,7 +22,13 @@ pub(super) const CASES: &[Case] = &[
             edit("windows are not moved down", &[(BOX, "(image, i * TP, j * TQ + w // STRIDE, g, c)")]),
             edit("groups read the first group's channels", &[(BOX, "(image, i * TP + h // STRIDE, j * TQ + w // STRIDE, 0, c)")]),
             edit("taps are turned round", &[(TAPS, "(g, o, 8 - tap, c), (1, TN, 1, TK)")]),
-            edit("the bias is left out", &[("    if BIAS:\n        acc = acc + ct.load(bias, (g, o)", "    if False:\n        acc = acc + ct.load(bias, (g, o)")]),
+            edit(
+                "the bias is left out",
+                &[(
+                    "    if BIAS:\n        acc = acc + ct.load(bias, (g, o)",
+                    "    if False:\n        acc = acc + ct.load(bias, (g, o)",
+                )],
+            ),
             relaunch("a padding of none", |plan| set(plan, "PAD", Argument::Int(0))),
             relaunch("the last box is not launched", one_block_short),
             relaunch("the last tap is left out", |plan| set(plan, "ROUNDS", Argument::Int(8))),
@@ -38,12 +42,24 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("phases of rows and columns are exchanged", &[("(phase_h * PHASES_W + phase_w) * N + b * TB", "(phase_w * PHASES_W + phase_h) * N + b * TB")]),
+            edit(
+                "phases of rows and columns are exchanged",
+                &[("(phase_h * PHASES_W + phase_w) * N + b * TB", "(phase_w * PHASES_W + phase_h) * N + b * TB")],
+            ),
             edit("every phase is the first", &[("row = i * STRIDE + phase // PHASES_W", "row = i * STRIDE")]),
-            edit("channels of the next group follow", &[("own = chunk * TC + ct.arange(TC, dtype=ct.int32)", "own = 1 + chunk * TC + ct.arange(TC, dtype=ct.int32)")]),
-            edit("taps and channels of the weight are exchanged", &[("else (ct.bid(0), channels, taps)", "else (ct.bid(0), taps, channels)")]),
+            edit(
+                "channels of the next group follow",
+                &[("own = chunk * TC + ct.arange(TC, dtype=ct.int32)", "own = 1 + chunk * TC + ct.arange(TC, dtype=ct.int32)")],
+            ),
+            edit(
+                "taps and channels of the weight are exchanged",
+                &[("else (ct.bid(0), channels, taps)", "else (ct.bid(0), taps, channels)")],
+            ),
             edit("y is stored with rows and columns exchanged", &[("(0, 3, 1, 2)", "(0, 3, 2, 1)")]),
-            edit("sums are kept in the storage type", &[("acc = ct.mma(box", "acc = acc.astype(y.dtype).astype(ACC)\n        acc = ct.mma(box")]),
+            edit(
+                "sums are kept in the storage type",
+                &[("acc = ct.mma(box", "acc = acc.astype(y.dtype).astype(ACC)\n        acc = ct.mma(box")],
+            ),
         ],
     },
     Case {
@@ -95,7 +111,10 @@ pub(super) const CASES: &[Case] = &[
         text: &[],
         mutants: &[
             edit("taps lie side by side", &[("BASE_W - s * MOVE", "BASE_W - s")]),
-            edit("the weight's gradient lies turned", &[("ct.transpose(total).reshape((1, 1, TC, TT))", "total.reshape((1, 1, TC, TT))")]),
+            edit(
+                "the weight's gradient lies turned",
+                &[("ct.transpose(total).reshape((1, 1, TC, TT))", "total.reshape((1, 1, TC, TT))")],
+            ),
         ],
     },
 ];
@@ -142,7 +161,10 @@ pub(crate) const RUNGS: &[(&str, Case)] = &[
             data: |plan| plan,
             text: &[],
             mutants: &[
-                edit("the wrong buffer is read", &[("add_round(left, right, sums, buffer, ACC)", "add_round(left, right, sums, 1 - buffer, ACC)")]),
+                edit(
+                    "the wrong buffer is read",
+                    &[("            add_round(left, right, sums, buffer, ACC)", "            add_round(left, right, sums, 1 - buffer, ACC)")],
+                ),
                 edit("one round too few", &[("for k in range(-DEPTH, K, DEPTH):", "for k in range(-DEPTH, K - DEPTH, DEPTH):")]),
             ],
         },
@@ -157,7 +179,10 @@ pub(crate) const RUNGS: &[(&str, Case)] = &[
             data: |plan| plan,
             text: &[],
             mutants: &[
-                edit("a product of the wrong fragments", &[("tile.fragment_mma(c_10, a_1, b_0)", "tile.fragment_mma(c_10, a_0, b_0)")]),
+                edit(
+                    "a product of the wrong fragments",
+                    &[("tile.fragment_mma(c_10, a_1, b_0)", "tile.fragment_mma(c_10, a_0, b_0)")],
+                ),
                 edit("half of the steps", &[("for step in range(0, STEPS, 16):", "for step in range(0, STEPS, 32):")]),
             ],
         },
@@ -187,7 +212,10 @@ pub(crate) const RUNGS: &[(&str, Case)] = &[
             data: |plan| plan,
             text: &[],
             mutants: &[
-                edit("a fourth of the lines is left out", &[("for step in range(0, SIDE, 8):\n        i =", "for step in range(8, SIDE, 8):\n        i =")]),
+                edit(
+                    "a fourth of the lines is left out",
+                    &[("for step in range(0, SIDE, 8):\n        i =", "for step in range(8, SIDE, 8):\n        i =")],
+                ),
                 relaunch("the last column of tiles is not launched", one_block_short),
             ],
         },
@@ -202,7 +230,13 @@ pub(crate) const RUNGS: &[(&str, Case)] = &[
             data: |plan| super::normal(plan, 1.0, 0.5),
             text: &[],
             mutants: &[
-                edit("a step of the tree is left out", &[("for step in range(8):\n        half = THREADS >> step + 1\n        tile.barrier()\n        if tile.thread_id() < half:\n            own[tile.thread_id()] = own[tile.thread_id()] + own", "for step in range(7):\n        half = THREADS >> step + 1\n        tile.barrier()\n        if tile.thread_id() < half:\n            own[tile.thread_id()] = own[tile.thread_id()] + own")]),
+                edit(
+                    "a step of the tree is left out",
+                    &[(
+                        "for step in range(8):\n        half = THREADS >> step + 1\n        tile.barrier()\n        if tile.thread_id() < half:\n            own[tile.thread_id()] = own[tile.thread_id()] + own",
+                        "for step in range(7):\n        half = THREADS >> step + 1\n        tile.barrier()\n        if tile.thread_id() < half:\n            own[tile.thread_id()] = own[tile.thread_id()] + own",
+                    )],
+                ),
                 edit("elements are counted twice", &[("THREADS * tile.num_blocks()", "THREADS * tile.num_blocks() // 2")]),
             ],
         },
@@ -217,8 +251,14 @@ pub(crate) const RUNGS: &[(&str, Case)] = &[
             data: |plan| plan,
             text: &[],
             mutants: &[
-                edit("a warp is left out of the sum", &[("for w in range(8):\n        total += totals[w]", "for w in range(7):\n        total += totals[w]")]),
-                edit("rows are not divided", &[("tile.exp(tile.cast(x[row, j], ACC) - top) / total", "tile.exp(tile.cast(x[row, j], ACC) - top)")]),
+                edit(
+                    "a warp is left out of the sum",
+                    &[("for w in range(8):\n        total += totals[w]", "for w in range(7):\n        total += totals[w]")],
+                ),
+                edit(
+                    "rows are not divided",
+                    &[("tile.exp(tile.cast(x[row, j], ACC) - top) / total", "tile.exp(tile.cast(x[row, j], ACC) - top)")],
+                ),
             ],
         },
     ),
@@ -232,7 +272,10 @@ pub(crate) const RUNGS: &[(&str, Case)] = &[
             data: |plan| plan,
             text: &[],
             mutants: &[
-                edit("what no vector has is left", &[("for i in range(first, a.shape[0]):", "for i in range(first + 1, a.shape[0]):")]),
+                edit(
+                    "what no vector has is left",
+                    &[("for i in range(first, a.shape[0]):", "for i in range(first + 1, a.shape[0]):")],
+                ),
                 relaunch("the last block is not launched", one_block_short),
             ],
         },

@@ -143,7 +143,9 @@ fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], 
     let config = tuning::choose(file, kernel, operand, options)?;
     let arch = tuning::arch(options);
     let hints = hints(file, kernel)?;
-    if let Some(other) = [("num_ctas", hints.num_ctas), ("num_stages", hints.num_stages)].iter().find(|(_, given)| given.is_some()) {
+    if let Some(other) =
+        [("num_ctas", hints.num_ctas), ("num_stages", hints.num_stages)].iter().find(|(_, given)| given.is_some())
+    {
         let message = format!("a kernel of threads does by itself what `{}` asks for", other.0);
         return Err(Box::new(Diagnostic::error(id::KERNEL_OPTION, at, message).help("options: `num_warps`, `occupancy`")));
     }

@@ -3,13 +3,11 @@
 use tessera_types::{DType, Policy};
 
 use super::conv2d_backward::CONV2D_BACKWARD;
-use super::conv2d_ladder;
 use super::conv2d_cut::{Cut, Windowed};
+use super::conv2d_ladder;
 use super::convolution::{Convolution, NUMBERS, Windows};
 use crate::draw::Draw;
-use crate::operator::{
-    Argument, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported,
-};
+use crate::operator::{Argument, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
 use crate::set::rows;
 use crate::signature::{Calls, Follows, Operand, Signature, Sizes};
@@ -65,21 +63,17 @@ pub(super) fn of_sizes(sizes: &Sizes) -> Result<Problem, Unsupported> {
     let [c, within] = ["c", "cg"].map(|name| sizes.get(name));
     let groups = if c == within { 1 } else { c / within.max(1) };
     if groups * within != c {
-        return Err(Unsupported(format!("`x` has {c} channels, and windows of `weight` {within}: these divide them into groups")));
+        return Err(Unsupported(format!(
+            "`x` has {c} channels, and windows of `weight` {within}: these divide them into groups"
+        )));
     }
     let [n, h, w, o, r, s] = ["n", "h", "w", "o", "r", "s"].map(|name| sizes.get(name));
-    Ok(Problem::new(
-        &[("n", n), ("c", c), ("h", h), ("w", w), ("o", o), ("r", r), ("s", s), ("groups", groups)],
-        sizes.variant,
-    ))
+    Ok(Problem::new(&[("n", n), ("c", c), ("h", h), ("w", w), ("o", o), ("r", r), ("s", s), ("groups", groups)], sizes.variant))
 }
 
 /// A problem whose images and windows are squares.
 fn problem(n: u64, [c, h, o, r, groups]: [u64; 5], variant: &str) -> Problem {
-    Problem::new(
-        &[("n", n), ("c", c), ("h", h), ("w", h), ("o", o), ("r", r), ("s", r), ("groups", groups)],
-        variant,
-    )
+    Problem::new(&[("n", n), ("c", c), ("h", h), ("w", h), ("o", o), ("r", r), ("s", r), ("groups", groups)], variant)
 }
 
 /// The layers of ResNet-50 (He et al., 2016), and the windows by channel of MobileNetV2 (Sandler et al., 2018).
@@ -148,8 +142,7 @@ fn draw(draw: &mut Draw<'_>) -> Problem {
     // Windows fit into what is padded.
     let padding = ((r.max(s) - 1) * dilation + 1).saturating_sub(h.min(w)).div_ceil(2) + draw.extent(3) - 1;
     let variant = draw.one_of(&VARIANTS);
-    let extents =
-        [("n", n), ("c", c * groups), ("h", h), ("w", w), ("o", o * groups), ("r", r), ("s", s), ("groups", groups)];
+    let extents = [("n", n), ("c", c * groups), ("h", h), ("w", w), ("o", o * groups), ("r", r), ("s", s), ("groups", groups)];
     let usual = [("stride", stride), ("padding", padding), ("dilation", dilation)];
     let problem = Problem::new(&extents, variant);
     NUMBERS.into_iter().zip(usual).fold(problem, |problem, (own, (_, value))| problem.with_number(own, value as f64))
@@ -181,12 +174,7 @@ pub(super) fn bare(of: Convolution, [storage, acc, result]: [DType; 3]) -> Plan 
     let row_len = if of.last { of.o } else { of.q() };
     let by_channel = is_depthwise(&of);
     Plan {
-        outputs: vec![OutputRows {
-            tensor: tensors.len() - 1,
-            rows: elements / row_len.max(1),
-            row_len,
-            exact: false,
-        }],
+        outputs: vec![OutputRows { tensor: tensors.len() - 1, rows: elements / row_len.max(1), row_len, exact: false }],
         tensors,
         launches: Vec::new(),
         work: Work {
@@ -285,11 +273,7 @@ pub(super) fn arrange(plan: &mut Plan, tensor: usize, of: &Convolution) -> Resul
     let shape = vec![phases[0] * phases[1] * of.n, rows, columns, of.groups, padded];
     let channels = padded.next_power_of_two().min(64);
     let pixels = columns.next_power_of_two().min(2048 / channels);
-    let grid = [
-        tiles(shape[0] * rows, 1)?,
-        tiles(columns, pixels)?,
-        tiles(of.groups * padded.div_ceil(channels), 1)?,
-    ];
+    let grid = [tiles(shape[0] * rows, 1)?, tiles(columns, pixels)?, tiles(of.groups * padded.div_ceil(channels), 1)?];
     let own = plan.tensors.len();
     let arguments = vec![
         ("x", Argument::Tensor(tensor)),

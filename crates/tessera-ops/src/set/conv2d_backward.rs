@@ -72,8 +72,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let input = |name, shape: Vec<usize>| TensorSpec::new(name, storage, shape, Role::Input);
     let output = |name, shape: Vec<usize>| TensorSpec::new(name, result, shape, Role::Output);
     let weight = vec![of.o, of.terms()];
-    let mut tensors =
-        vec![input("x", of.shape_of_x()), input("weight", weight.clone()), input("dy", of.shape_of_y())];
+    let mut tensors = vec![input("x", of.shape_of_x()), input("weight", weight.clone()), input("dy", of.shape_of_y())];
     tensors.extend([output("dx", of.shape_of_x()), output("dweight", weight)]);
     tensors.extend(of.bias.then(|| output("dbias", vec![of.o])));
     let bytes = |tensors: &[TensorSpec]| tensors.iter().map(TensorSpec::allocated_bytes).sum();
@@ -145,7 +144,13 @@ fn greatest_divisor(a: usize, b: usize) -> usize {
 }
 
 /// dx: a launch for each of its phases, and one that puts these in order where they are no images yet.
-fn images(plan: &mut Plan, of: &Convolution, dy: usize, [storage, acc, result]: [DType; 3], machine: Machine) -> Result<(), Unsupported> {
+fn images(
+    plan: &mut Plan,
+    of: &Convolution,
+    dy: usize,
+    [storage, acc, result]: [DType; 3],
+    machine: Machine,
+) -> Result<(), Unsupported> {
     let weight = arrange_weight(plan, 1, of)?;
     let [rows, columns] = [of.h, of.w].map(|extent| extent.div_ceil(of.stride));
     let phases = of.stride * of.stride;
@@ -229,7 +234,13 @@ const SHARES: usize = 2;
 const LEAST_ROUNDS: usize = 8;
 
 /// dweight: parts of its sums, and what these add up to.
-fn weights(plan: &mut Plan, of: &Convolution, dy: usize, [storage, acc, _]: [DType; 3], machine: Machine) -> Result<(), Unsupported> {
+fn weights(
+    plan: &mut Plan,
+    of: &Convolution,
+    dy: usize,
+    [storage, acc, _]: [DType; 3],
+    machine: Machine,
+) -> Result<(), Unsupported> {
     let x = arrange(plan, 0, of)?;
     let taps = of.r * of.s;
     // Pixels of a round; rows and columns of a tile of the weight.
@@ -414,18 +425,20 @@ impl Gradient {
         };
         let model = ErrorModel::nearest(self.result, self.acc);
         let row_len = want.len() / rows.len().max(1);
-        want.par_chunks_mut(row_len.max(1)).zip(bound.par_chunks_mut(row_len.max(1))).zip(rows).for_each(|((want, bound), &row)| {
-            for (place, (want, bound)) in want.iter_mut().zip(bound).enumerate() {
-                let (mut sum, mut magnitude, mut count) = (0.0, 0.0, 0);
-                self.terms(&values, output, row, place, &mut |term| {
-                    sum += term;
-                    magnitude += term.abs();
-                    count += 1;
-                });
-                *want = storable(self.result, sum);
-                *bound = model.contraction(sum, magnitude, count);
-            }
-        });
+        want.par_chunks_mut(row_len.max(1)).zip(bound.par_chunks_mut(row_len.max(1))).zip(rows).for_each(
+            |((want, bound), &row)| {
+                for (place, (want, bound)) in want.iter_mut().zip(bound).enumerate() {
+                    let (mut sum, mut magnitude, mut count) = (0.0, 0.0, 0);
+                    self.terms(&values, output, row, place, &mut |term| {
+                        sum += term;
+                        magnitude += term.abs();
+                        count += 1;
+                    });
+                    *want = storable(self.result, sum);
+                    *bound = model.contraction(sum, magnitude, count);
+                }
+            },
+        );
     }
 }
 

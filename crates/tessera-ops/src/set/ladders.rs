@@ -79,8 +79,7 @@ pub(super) static COPY: [Rung; 2] = [
     },
 ];
 
-const TURNS: KernelFile =
-    KernelFile { name: "transpose_ladder.py", text: include_str!("../../kernels/transpose_ladder.py") };
+const TURNS: KernelFile = KernelFile { name: "transpose_ladder.py", text: include_str!("../../kernels/transpose_ladder.py") };
 const REDUCTIONS: KernelFile =
     KernelFile { name: "reduction_ladder.py", text: include_str!("../../kernels/reduction_ladder.py") };
 const COPIES: KernelFile = KernelFile { name: "copy_ladder.py", text: include_str!("../../kernels/copy_ladder.py") };
