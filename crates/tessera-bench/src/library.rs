@@ -50,6 +50,17 @@ impl Library {
         Ok(Library { name, entries, cases, options, device, lock: None, timer: OnceCell::new() })
     }
 
+    /// These cases.
+    pub fn of(entries: Vec<Entry>, options: CompileOptions, device: Device) -> Library {
+        let (entries, cases) = distinct(entries, &device);
+        Library { name: "given".to_string(), entries, cases, options, device, lock: None, timer: OnceCell::new() }
+    }
+
+    /// What the case of a number is of.
+    pub fn entry(&self, number: usize) -> &Entry {
+        &self.entries[number]
+    }
+
     /// The same cases, with choices from a lockfile.
     #[must_use]
     pub fn with_lock(self, lock: Option<Arc<Lock>>) -> Library {
@@ -341,7 +352,7 @@ impl Suite for Library {
 }
 
 /// `count` elements of a stream.
-pub(crate) fn filled(stream: RandomStream, dtype: DType, count: usize, fill: Fill) -> Result<Tensor, TensorError> {
+pub fn filled(stream: RandomStream, dtype: DType, count: usize, fill: Fill) -> Result<Tensor, TensorError> {
     match fill {
         Fill::Normal { mean, sd } => stream.normal_with(dtype, &[count], mean, sd),
         Fill::Integers { least, greatest } => stream.integers(dtype, &[count], least, greatest),
