@@ -81,6 +81,11 @@ impl Signature {
         Signature { types, ..self }
     }
 
+    /// The extent of an axis that follows from the problem.
+    pub fn following(&self, axis: &str, problem: &Problem) -> Option<usize> {
+        self.follows.iter().find(|(own, _)| *own == axis).map(|(_, extent)| extent(problem) as usize)
+    }
+
     /// With axes whose extents follow from the problem.
     pub(crate) const fn follows(self, follows: &'static [Follows]) -> Signature {
         Signature { follows, ..self }

@@ -163,7 +163,10 @@ pub(crate) const RUNGS: &[(&str, Case)] = &[
             mutants: &[
                 edit(
                     "the wrong buffer is read",
-                    &[("            add_round(left, right, sums, buffer, ACC)", "            add_round(left, right, sums, 1 - buffer, ACC)")],
+                    &[(
+                        "            add_round(left, right, sums, buffer, ACC)",
+                        "            add_round(left, right, sums, 1 - buffer, ACC)",
+                    )],
                 ),
                 edit("one round too few", &[("for k in range(-DEPTH, K, DEPTH):", "for k in range(-DEPTH, K - DEPTH, DEPTH):")]),
             ],

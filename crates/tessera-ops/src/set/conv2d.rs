@@ -35,8 +35,9 @@ pub(crate) static CONV2D: Operator = Operator {
 
 pub(super) const VARIANTS: [&str; 4] = ["nchw", "nhwc", "nchw bias", "nhwc bias"];
 
-/// Rows and columns of y. What has none is refused where it is planned.
-pub(super) const FOLLOWS: [Follows; 2] = [
+/// Rows and columns of y, and channels of a window. What has none is refused where it is planned.
+pub(super) const FOLLOWS: [Follows; 3] = [
+    ("cg", |problem| problem.get("c") / problem.get("groups").max(1)),
     ("p", |problem| Convolution::of(problem).map_or(0, |of| of.p() as u64)),
     ("q", |problem| Convolution::of(problem).map_or(0, |of| of.q() as u64)),
 ];

@@ -66,7 +66,7 @@ impl Convolution {
             last: problem.has("nhwc"),
             bias: problem.has("bias"),
         };
-        if own.c % own.groups != 0 || own.o % own.groups != 0 {
+        if !own.c.is_multiple_of(own.groups) || !own.o.is_multiple_of(own.groups) {
             let Convolution { c, o, groups, .. } = own;
             return Err(Unsupported(format!("{groups} groups do not divide {c} channels of `x` and {o} of `y`")));
         }
@@ -86,14 +86,19 @@ impl Convolution {
         (taps - 1) * self.dilation + 1
     }
 
+    /// Windows of so many taps along an axis; none where no image is.
+    fn windows(&self, extent: usize, taps: usize) -> usize {
+        (extent + 2 * self.padding).checked_sub(self.reach(taps)).map_or(0, |left| left / self.stride + 1)
+    }
+
     /// Rows of y.
     pub(super) fn p(&self) -> usize {
-        (self.h + 2 * self.padding - self.reach(self.r)) / self.stride + 1
+        self.windows(self.h, self.r)
     }
 
     /// Columns of y.
     pub(super) fn q(&self) -> usize {
-        (self.w + 2 * self.padding - self.reach(self.s)) / self.stride + 1
+        self.windows(self.w, self.s)
     }
 
     /// The same where windows are pixels: all of them are one line, or those of an image, where its channels lie before it.
