@@ -13,6 +13,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod mat;
+
+pub use mat::{Channels, Window, conv2d, conv2d_backward};
+
 use tessera_runtime::Tensor;
 use tessera_types::Policy;
 

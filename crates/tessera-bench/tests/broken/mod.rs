@@ -6,6 +6,7 @@ mod gemm;
 mod grouped;
 mod histogram;
 mod linear;
+pub(crate) mod mat;
 mod permute;
 mod quantised;
 mod rows;
@@ -18,6 +19,7 @@ use tessera_types::Arch;
 pub(crate) const CASES: &[&[Case]] = &[
     gemm::CASES,
     linear::CASES,
+    mat::CASES,
     permute::CASES,
     quantised::CASES,
     grouped::CASES,
