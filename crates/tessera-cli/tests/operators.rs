@@ -100,7 +100,7 @@ fn files_go_in_and_come_out_as_from_rust() {
     let (code, text) = tessera(path, "run softmax x=@x.npy y=zeros:f32[6,10] --save y=z.npy --device cpu --json");
     let object: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     assert_eq!((code, &object["passed"], &object["operator"]), (0, &Value::from(true), &Value::from("softmax")));
-    assert_eq!(object["output"]["shape"], serde_json::json!([6, 10]));
+    assert_eq!(object["outputs"][0]["shape"], serde_json::json!([6, 10]));
     assert_eq!(object["kernels"][0]["kernel"], "softmax");
     assert!(read("z.npy").same_bits(&read("y.npy")).expect("one shape"));
 }
@@ -185,7 +185,7 @@ fn calls_from_rust_run_where_their_arrays_are_and_compile_once() {
             Call { variant: Some("dot"), tensors: vec![("x", a.clone()), ("y", b.clone())], scalars: Vec::new(), lock: None };
         let resolved = ops::find("vector").expect("an operator").resolve(&call).expect("resolved");
         let result = Tensor::zeros(DType::F32, &[1]).expect("a tensor");
-        let launches = resolved.prepare(&result, &CompileOptions::default()).expect("prepared");
+        let launches = resolved.prepare(std::slice::from_ref(&result), &CompileOptions::default()).expect("prepared");
         launches.iter().map(|launch| launch.is_cached()).collect::<Vec<_>>()
     };
     assert_eq!((cached(), cached()), (vec![false], vec![true]));
