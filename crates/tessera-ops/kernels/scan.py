@@ -106,11 +106,31 @@ def select(x, mask, words, groups, done, y, count, TILE: ct.Constant[int], GROUP
     begin_anew(words, groups, done, GROUP)
 
 
+@tessera.kernel(num_warps=8, occupancy=6)
+def to_csr(x, words, groups, done, values, columns, row_offsets, N: ct.Constant[int], TILE: ct.Constant[int], GROUP: ct.Constant[int]):
+    """The elements of a matrix that are not 0, row by row, and where each row begins among them."""
+    at = ct.bid(0)
+    v = ct.load(x, (at,), (TILE,), padding_mode=ZERO)
+    kept = v != 0
+    ones = kept.astype(ct.int32)
+    sums = ct.cumsum(ones)
+    total = ct.sum(ones, axis=0, keepdims=True)
+    first = before(total, words, groups, ct.int32, GROUP)
+    index = at * TILE + ct.arange(TILE, dtype=ct.int32)
+    place = first + sums - 1
+    ct.scatter(values, place, v, mask=kept)
+    ct.scatter(columns, place, index % N, mask=kept)
+    ct.scatter(row_offsets, index // N, place + 1 - ones, mask=(index % N == 0) & (index < x.shape[0]))
+    if at == ct.num_blocks(0) - 1:
+        ct.store(row_offsets, (row_offsets.shape[0] - 1,), first + total)
+    begin_anew(words, groups, done, GROUP)
+
+
 @tessera.kernel
-def clear_behind(count, y, TILE: ct.Constant[int]):
+def clear_behind(count, y, AT: ct.Constant[int], TILE: ct.Constant[int]):
     """Zeros where nothing was packed."""
     at = ct.bid(0)
-    used = ct.load(count, (0,), ())
+    used = ct.load(count, (AT,), ())
     if (at + 1) * TILE > used:
         place = at * TILE + ct.arange(TILE, dtype=ct.int32)
         ct.scatter(y, place, ct.zeros((TILE,), y.dtype), mask=place >= used)

@@ -74,7 +74,7 @@ def parts(columns: Tensor["Z", int32], row_offsets: Tensor["B", int32], starts: 
 @tessera.kernel
 def spmv_merge(values: Tensor["Z", dtype], columns: Tensor["Z", int32], row_offsets: Tensor["B", int32], x: Tensor["N", dtype],
                starts: Tensor["S", int32], heads: Tensor["P", acc], tails: Tensor["P", acc], y: Tensor["M", dtype],
-               ACC: ct.Constant, BLOCK_SIZE: ct.Constant[int]):
+               ACC: ct.Constant):
     ends = tile.alloc_shared[int32](ITEMS * THREADS)
     products = tile.alloc_shared[ACC](ITEMS * THREADS)
     last_rows = tile.alloc_shared[int32](THREADS // 32)
@@ -214,7 +214,7 @@ def put_row(target, row, column, sums, ACC, VECTOR):
 
 @tessera.kernel
 def spmm_rows(values: Tensor["Z", dtype], columns: Tensor["Z", int32], row_offsets: Tensor["R", int32], B: Tensor["K", "N", dtype],
-              C: Tensor["M", "N", dtype], ACC: ct.Constant, LANES: ct.Constant[int], VECTOR: ct.Constant[int], BLOCK_SIZE: ct.Constant[int]):
+              C: Tensor["M", "N", dtype], ACC: ct.Constant, LANES: ct.Constant[int], VECTOR: ct.Constant[int]):
     """LANES threads take VECTOR columns each of a row of C."""
     sums = tile.alloc_register[ACC](VECTOR)
     row = tile.linear_id() // LANES
@@ -229,7 +229,7 @@ def spmm_rows(values: Tensor["Z", dtype], columns: Tensor["Z", int32], row_offse
 @tessera.kernel
 def spmm_merge(values: Tensor["Z", dtype], columns: Tensor["Z", int32], row_offsets: Tensor["R", int32], B: Tensor["K", "N", dtype],
                starts: Tensor["S", int32], heads: Tensor["P", "N", acc], tails: Tensor["P", "N", acc], C: Tensor["M", "N", dtype],
-               ACC: ct.Constant, PART: ct.Constant[int], LANES: ct.Constant[int], VECTOR: ct.Constant[int], BLOCK_SIZE: ct.Constant[int]):
+               ACC: ct.Constant, PART: ct.Constant[int], LANES: ct.Constant[int], VECTOR: ct.Constant[int]):
     """LANES threads take a part, VECTOR columns of C each."""
     sums = tile.alloc_register[ACC](VECTOR)
     part = tile.linear_id() // LANES
@@ -255,7 +255,7 @@ def spmm_merge(values: Tensor["Z", dtype], columns: Tensor["Z", int32], row_offs
 
 @tessera.kernel
 def spmm_join(starts: Tensor["S", int32], heads: Tensor["P", "N", acc], tails: Tensor["P", "N", acc], C: Tensor["M", "N", dtype],
-              ACC: ct.Constant, BLOCK_SIZE: ct.Constant[int]):
+              ACC: ct.Constant):
     """A thread takes a column of the row that ends first in a part."""
     part = tile.block_id(0)
     column = tile.block_id(1) * tile.block_size() + tile.thread_id()
@@ -278,8 +278,7 @@ def spmm_join(starts: Tensor["S", int32], heads: Tensor["P", "N", acc], tails: T
 
 @tessera.kernel
 def sddmm(A: Tensor["M", "K", dtype], B: Tensor["N", "K", dtype], columns: Tensor["Z", int32], row_offsets: Tensor["R", int32],
-          y: Tensor["Z", dtype], ACC: ct.Constant, EACH: ct.Constant[int], LANES: ct.Constant[int], VECTOR: ct.Constant[int],
-          BLOCK_SIZE: ct.Constant[int]):
+          y: Tensor["Z", dtype], ACC: ct.Constant, EACH: ct.Constant[int], LANES: ct.Constant[int], VECTOR: ct.Constant[int]):
     """LANES threads take EACH elements of the pattern, one after the other: a row of A times a row of B."""
     elements = columns.shape[0]
     lane = tile.linear_id() % LANES
@@ -350,13 +349,6 @@ def to_dense(values, columns, row_offsets, y, TILE: ct.Constant[int], STEPS: ct.
     v = ct.load(values, (i,), (TILE,), padding_mode=ct.PaddingMode.ZERO)
     column = ct.load(columns, (i,), (TILE,), padding_mode=ct.PaddingMode.ZERO)
     ct.scatter(y, (row, column), v, mask=inside)
-
-
-@tessera.kernel
-def numbers(y, TILE: ct.Constant[int]):
-    """Each element's place."""
-    i = ct.bid(0)
-    ct.store(y, (i,), i * TILE + ct.arange(TILE, dtype=ct.int32))
 
 
 @tessera.kernel
