@@ -341,14 +341,14 @@ def clear(y, TILE: ct.Constant[int]):
 
 
 @tessera.kernel
-def to_dense(values, columns, row_offsets, y, TILE: ct.Constant[int], STEPS: ct.Constant[int]):
+def to_dense(values, columns, row_offsets, y, N: ct.Constant[int], TILE: ct.Constant[int], STEPS: ct.Constant[int]):
     i = ct.bid(0)
     element = i * TILE + ct.arange(TILE, dtype=ct.int32)
     row = bisect(row_offsets, element, row_offsets.shape[0], STEPS, True) - 1
     inside = element < values.shape[0]
     v = ct.load(values, (i,), (TILE,), padding_mode=ct.PaddingMode.ZERO)
     column = ct.load(columns, (i,), (TILE,), padding_mode=ct.PaddingMode.ZERO)
-    ct.scatter(y, (row, column), v, mask=inside)
+    ct.scatter(y, row * N + column, v, mask=inside)
 
 
 @tessera.kernel

@@ -16,6 +16,7 @@ mod launches;
 mod matrix;
 mod operator;
 mod packing;
+mod pattern;
 mod problem;
 mod set;
 mod signature;
@@ -31,6 +32,7 @@ pub use operator::{
     Argument, Expected, Fill, Inputs, KernelFile, LaunchSpec, Machine, OPERATORS, Operator, OutputRows, Plan, PossibleWay,
     Reference, Role, RowIdentity, Rung, TensorSpec, Unsupported, Way, find,
 };
+pub use pattern::{Pattern, Spread};
 pub use packing::{PackError, pack_int4};
 pub use problem::Problem;
 pub use signature::{Calls, Operand, Signature};
