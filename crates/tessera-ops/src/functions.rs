@@ -13,6 +13,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod sparse;
+
+pub use sparse::*;
 use tessera_runtime::Tensor;
 use tessera_types::Policy;
 

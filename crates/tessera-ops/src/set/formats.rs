@@ -166,7 +166,7 @@ fn sizes(sizes: &[[u64; 3]]) -> Vec<Problem> {
 }
 
 fn edges() -> Vec<Problem> {
-    sizes(&[&sparse::SMALL[..], &[[70_000, 70_000, 100_000]]].concat())
+    sizes(&[&sparse::SMALL[..], &[[20_000, 70_000, 30_000]]].concat())
 }
 
 fn large() -> Vec<Problem> {

@@ -25,7 +25,7 @@ pub(crate) static SDDMM: Operator = Operator {
     suite: Vec::new,
     further_suite: || [32, 128].iter().flat_map(|&k| sparse::of_each(&[[1 << 16, 1 << 16, 1 << 22], [1 << 13, 1 << 13, 3_355_443]], &[("k", k)])).collect(),
     quick: || SDDMM.precisions.iter().map(|&precision| (sparse::problem([1 << 12, 1 << 12, 1 << 16], &[("k", 64)], "uniform"), precision)).collect(),
-    edges: || [1, 7, 64, 300].iter().flat_map(|&k| sparse::of_each(&sparse::SMALL, &[("k", k)])).collect(),
+    edges: sparse::with_columns,
     draw,
     calls: Calls {
         variants: &[""],

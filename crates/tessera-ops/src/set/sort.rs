@@ -182,9 +182,12 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         keys = [3, 4, 2];
         tensors.extend(["ordered_keys", "sorted_keys"].map(|name| array(name, DType::I32, Role::Workspace)));
     }
-    let mut values = keys;
-    if kind != Values::Nothing {
-        let first = tensors.len();
+    let first = tensors.len();
+    let mut values = [keys[0], first, first];
+    if kind == Values::Nothing {
+        // The kernel has a place for values, and writes none.
+        tensors.push(TensorSpec::new("no_values", DType::I32, [1], Role::Workspace));
+    } else {
         if kind == Values::Given {
             let mut v = array("v", DType::I32, Role::Input);
             v.fill = Fill::Integers { least: -(1 << 30), greatest: 1 << 30 };

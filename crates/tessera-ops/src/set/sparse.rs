@@ -62,6 +62,13 @@ pub(crate) const SMALL: [[u64; 3]; 8] = [
     [1023, 500, 20_000],
 ];
 
+/// Small matrices with further columns `k`: fewer than a vector's, odd ones, and more than a block's.
+pub(crate) fn with_columns() -> Vec<Problem> {
+    let columns = [64, 1, 7, 20, 8, 1, 33, 16];
+    let small = SMALL.iter().zip(columns).flat_map(|(&sizes, k)| of_each(&[sizes], &[("k", k)]));
+    small.chain([problem([300, 200, 9000], &[("k", 300)], "power_law"), problem([3, 9000, 12_000], &[("k", 12)], "")]).collect()
+}
+
 /// Sizes of a random matrix.
 pub(crate) fn drawn(draw: &mut Draw<'_>) -> ([u64; 3], &'static str) {
     let spread = draw.one_of(&Spread::NAMES);

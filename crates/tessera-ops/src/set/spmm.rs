@@ -25,7 +25,7 @@ pub(crate) static SPMM: Operator = Operator {
     suite: Vec::new,
     further_suite,
     quick: || SPMM.precisions.iter().map(|&precision| (sparse::problem([1 << 12, 1 << 12, 1 << 16], &[("k", 64)], "uniform"), precision)).collect(),
-    edges,
+    edges: sparse::with_columns,
     draw,
     calls: Calls {
         variants: &[""],
@@ -68,11 +68,6 @@ const ROUNDS: usize = 4;
 fn further_suite() -> Vec<Problem> {
     let large = [[1 << 18, 1 << 18, 1 << 22], [1 << 16, 1 << 16, 1 << 22], [1 << 13, 1 << 13, 3_355_443]];
     [32, 128].iter().flat_map(|&k| sparse::of_each(&large, &[("k", k)])).collect()
-}
-
-fn edges() -> Vec<Problem> {
-    let small = [1, 7, 64].iter().flat_map(|&k| sparse::of_each(&sparse::SMALL, &[("k", k)]));
-    small.chain(sparse::of_each(&[[300, 200, 9000], [3, 9000, 12_000]], &[("k", 300)])).collect()
 }
 
 fn draw(draw: &mut Draw<'_>) -> Problem {
