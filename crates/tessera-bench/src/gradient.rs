@@ -12,13 +12,13 @@
 
 use std::sync::Arc;
 
-use tessera_ops::{Expected, Inputs, Machine, Operator, Plan, Problem, Role, TensorSpec};
+use tessera_ops::{Machine, Operator, Plan, Problem, Role, TensorSpec};
 use tessera_runtime::RandomStream;
-use tessera_types::{DType, Policy};
+use tessera_types::Policy;
 
 use crate::case::Fault;
-use crate::library::filled;
 use crate::status::Status;
+use crate::values::Values;
 
 /// Step of the difference: it errs by `STEP` squared and by the rounding of sums over `STEP`, and few elements lie so near to a kink.
 const STEP: f64 = 1e-6;
@@ -62,9 +62,16 @@ pub fn check_gradient(operator: &Operator, problem: &Problem, policy: Policy, se
         let plan = operator.plan(problem, policy, Machine::Cpu);
         plan.map_err(|why| Fault::new(Status::Unsupported, why.to_string()))
     };
-    let (forward, backward) = (planned(operator)?, planned(backward)?);
-    let mut values = Values::drawn(&forward, seed)?;
-    let results = values.results(&forward);
+    hold(operator.name, &planned(operator)?, &planned(backward)?, seed)
+}
+
+/// The same for plans.
+///
+/// # Errors
+/// Mistakes in the names of the gradient's tensors.
+pub fn hold(operator: &str, forward: &Plan, backward: &Plan, seed: u64) -> Result<GradientCheck, Fault> {
+    let mut values = Values::drawn(forward, seed, false)?;
+    let results = values.results(forward);
     let cotangents: Vec<Arc<Vec<f64>>> = forward
         .outputs
         .iter()
@@ -83,15 +90,15 @@ pub fn check_gradient(operator: &Operator, problem: &Problem, policy: Policy, se
         match found {
             Some(found) if found.len() == spec.len() => Ok(Arc::clone(found)),
             Some(found) => Err(wrong(format!("`{}` has {} elements, and its gradient's {}", spec.name, found.len(), spec.len()))),
-            None => Err(wrong(format!("`{}` is neither an input nor a result of {operator:?}, nor a cotangent", spec.name))),
+            None => Err(wrong(format!("`{}` is neither an input nor a result of {operator}, nor a cotangent", spec.name))),
         }
     };
     let inputs = backward.tensors.iter().map(|spec| match spec.role {
         Role::Input => given(spec),
         Role::Output | Role::InOut | Role::Workspace | Role::Counter => Ok(Arc::default()),
     });
-    let inputs = Values { tensors: inputs.collect::<Result<_, _>>()?, dtypes: dtypes(&backward) };
-    let gradients = inputs.results(&backward);
+    let inputs = Values::of(backward, inputs.collect::<Result<_, _>>()?);
+    let gradients = inputs.results(backward);
 
     let (mut gradient, mut magnitude) = (0.0, 0.0);
     let mut moved = Vec::new();
@@ -111,7 +118,7 @@ pub fn check_gradient(operator: &Operator, problem: &Problem, policy: Policy, se
             let tensor = base[*at].iter().zip(direction.iter()).map(|(x, v)| x + step * v);
             values.tensors[*at] = Arc::new(tensor.collect());
         }
-        let results = values.results(&forward);
+        let results = values.results(forward);
         values.tensors = base;
         let terms = results.iter().zip(&cotangents).flat_map(|(y, dy)| y.iter().zip(dy.iter()).map(|(y, dy)| y * dy));
         (terms.clone().sum::<f64>(), terms.map(f64::abs).sum::<f64>())
@@ -121,65 +128,7 @@ pub fn check_gradient(operator: &Operator, problem: &Problem, policy: Policy, se
     Ok(GradientCheck { gradient, difference: (above - below) / (2.0 * STEP), bound })
 }
 
-fn dtypes(plan: &Plan) -> Vec<DType> {
-    plan.tensors.iter().map(|spec| spec.dtype).collect()
-}
-
 fn normal(seed: u64, name: &str, count: usize) -> Arc<Vec<f64>> {
     let stream = RandomStream::named(seed, name);
     Arc::new((0..count as u64).map(|index| stream.normal(index)).collect())
-}
-
-/// What a plan's tensors hold, as numbers of 64 bits whatever their types are.
-struct Values {
-    tensors: Vec<Arc<Vec<f64>>>,
-    dtypes: Vec<DType>,
-}
-
-impl Values {
-    /// Inputs as plans say.
-    fn drawn(plan: &Plan, seed: u64) -> Result<Values, Fault> {
-        let drawn = |spec: &TensorSpec| -> Result<Arc<Vec<f64>>, Fault> {
-            if spec.role != Role::Input && spec.role != Role::InOut {
-                return Ok(Arc::default());
-            }
-            let dtype = if spec.dtype.is_float() { DType::F64 } else { spec.dtype };
-            let tensor = filled(RandomStream::named(seed, spec.name), dtype, spec.len(), spec.fill);
-            let numbers = tensor.and_then(|tensor| tensor.to_f64());
-            Ok(Arc::new(numbers.map_err(|error| Fault::new(Status::HarnessError, error.to_string()))?))
-        };
-        Ok(Values { tensors: plan.tensors.iter().map(drawn).collect::<Result<_, _>>()?, dtypes: dtypes(plan) })
-    }
-
-    /// What the reference gives; nothing for results that are no floats.
-    fn results(&self, plan: &Plan) -> Vec<Arc<Vec<f64>>> {
-        let result = |(at, output): (usize, &tessera_ops::OutputRows)| {
-            if output.exact || !plan.tensors[output.tensor].dtype.is_float() {
-                return Arc::default();
-            }
-            let len = output.rows * output.row_len;
-            let (mut want, mut bound) = (vec![0.0; len], vec![0.0; len]);
-            if len > 0 {
-                plan.reference.rows(self, at, 0..output.rows, Expected::Bounded { want: &mut want, bound: &mut bound });
-            }
-            Arc::new(want)
-        };
-        plan.outputs.iter().enumerate().map(result).collect()
-    }
-}
-
-impl Inputs for Values {
-    fn numbers(&self, tensor: usize, start: usize, out: &mut [f64]) {
-        out.copy_from_slice(&self.tensors[tensor][start..start + out.len()]);
-    }
-
-    fn codes(&self, tensor: usize, start: usize, out: &mut [u64]) {
-        let dtype = self.dtypes[tensor];
-        let code = |value: f64| match dtype.is_float() {
-            // References of what has a gradient calculate, and do not look at bits.
-            true => value.to_bits(),
-            false => value as i64 as u64 & (u64::MAX >> (64 - dtype.bits())),
-        };
-        out.iter_mut().zip(&self.tensors[tensor][start..]).for_each(|(out, value)| *out = code(*value));
-    }
 }
