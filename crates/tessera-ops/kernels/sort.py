@@ -100,8 +100,8 @@ def order_by_four_bits(keys, moved, counts, warps, key, item, rank, shift, FIRST
 
 
 @tessera.kernel
-def move(keys: Tensor["N", int32], values: Tensor["N", int32], offsets: Tensor["C", int32], new_keys: Tensor["N", int32],
-         new_values: Tensor["N", int32], SHIFT: ct.Constant[int], PART: ct.Constant[int], VALUES: ct.Constant[int]):
+def move(keys: Tensor["N", int32], values: Tensor["V", int32], offsets: Tensor["C", int32], new_keys: Tensor["N", int32],
+         new_values: Tensor["W", int32], SHIFT: ct.Constant[int], PART: ct.Constant[int], VALUES: ct.Constant[int]):
     """VALUES: 0 for keys alone, 1 for values with them, 2 for values that are the keys' places."""
     digits = tile.alloc_shared[int32](TILE)
     moved = tile.alloc_shared[int32](TILE)

@@ -32,8 +32,8 @@ pub use operator::{
     Argument, Expected, Fill, Inputs, KernelFile, LaunchSpec, Machine, OPERATORS, Operator, OutputRows, Plan, PossibleWay,
     Reference, Role, RowIdentity, Rung, TensorSpec, Unsupported, Way, find,
 };
-pub use pattern::{Pattern, Spread};
 pub use packing::{PackError, pack_int4};
+pub use pattern::{Pattern, Spread};
 pub use problem::Problem;
 pub use signature::{Calls, Operand, Signature};
 pub use tuned::{PlanError, Planned};

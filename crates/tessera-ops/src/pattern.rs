@@ -131,10 +131,16 @@ mod tests {
     #[test]
     fn rows_have_their_elements_in_columns_that_rise() {
         for spread in Spread::NAMES.map(Spread::of) {
-            for (rows, columns, elements) in [(1, 1, 0), (1, 1, 1), (7, 5, 35), (100, 30, 1000), (1000, 4000, 20_000), (9, 100, 3)] {
+            for (rows, columns, elements) in
+                [(1, 1, 0), (1, 1, 1), (7, 5, 35), (100, 30, 1000), (1000, 4000, 20_000), (9, 100, 3)]
+            {
                 let pattern = Pattern { rows, columns, elements, spread };
                 let (offsets, of_elements) = (pattern.row_offsets(), pattern.columns());
-                assert_eq!((offsets.len(), offsets[rows] as usize, of_elements.len()), (rows + 1, elements, elements), "{pattern:?}");
+                assert_eq!(
+                    (offsets.len(), offsets[rows] as usize, of_elements.len()),
+                    (rows + 1, elements, elements),
+                    "{pattern:?}"
+                );
                 for row in 0..rows {
                     let own = &of_elements[offsets[row] as usize..offsets[row + 1] as usize];
                     assert!(own.windows(2).all(|pair| pair[0] < pair[1]), "{pattern:?}: {own:?}");

@@ -9,6 +9,7 @@ mod linear;
 mod permute;
 mod quantised;
 mod rows;
+mod sparse;
 mod vector;
 
 use tessera_ops::{Argument, Fill, Machine, Plan, Problem, Role};
@@ -26,6 +27,7 @@ pub(crate) const CASES: &[&[Case]] = &[
     histogram::CASES,
     rows::CASES,
     bandwidth::CASES,
+    sparse::CASES,
 ];
 
 /// One case that passes as it is.

@@ -28,12 +28,12 @@ use crate::work::{Metric, Work, packed_bytes};
 
 /// An operator of a conversion: its name, what it is for, its precisions, how it is called and planned, and its problems.
 macro_rules! conversion {
-    ($name:literal, $about:literal, $precisions:expr, $further:expr, $signature:expr, $problem:expr, $plan:expr, $edges:expr, $large:expr) => {
+    ($file:expr, $name:literal, $about:literal, $precisions:expr, $further:expr, $signature:expr, $problem:expr, $plan:expr, $edges:expr, $large:expr) => {
         Operator {
             name: $name,
             about: $about,
-            file: sparse::FILE.name,
-            source: sparse::FILE.text,
+            file: $file.name,
+            source: $file.text,
             precisions: $precisions,
             further_precisions: $further,
             suite: Vec::new,
@@ -52,6 +52,7 @@ macro_rules! conversion {
 }
 
 pub(crate) static CSR_TO_COO: Operator = conversion!(
+    sparse::FILE,
     "csr_to_coo",
     "the row of each element, from where rows begin",
     &["int32"],
@@ -67,6 +68,7 @@ pub(crate) static CSR_TO_COO: Operator = conversion!(
 );
 
 pub(crate) static COO_TO_CSR: Operator = conversion!(
+    sparse::FILE,
     "coo_to_csr",
     "where each row begins, from the row of each element",
     &["int32"],
@@ -79,19 +81,16 @@ pub(crate) static COO_TO_CSR: Operator = conversion!(
 );
 
 pub(crate) static CSR_TO_CSC: Operator = conversion!(
+    sparse::FILE,
     "csr_to_csc",
     "a sparse matrix by columns, from the one by rows; and the other way round",
     &["fp32", "bf16"],
     &["fp16", "fp64"],
     |_| {
         let inputs = &[Operand("values", "elements"), Operand("columns", "elements"), Operand("row_offsets", "bounds")];
-        let outputs = &[Operand("by_columns", "elements"), Operand("rows", "elements"), Operand("column_offsets", "column_bounds")];
-        let types = &[
-            ("columns", DType::I32),
-            ("row_offsets", DType::I32),
-            ("rows", DType::I32),
-            ("column_offsets", DType::I32),
-        ];
+        let outputs =
+            &[Operand("by_columns", "elements"), Operand("rows", "elements"), Operand("column_offsets", "column_bounds")];
+        let types = &[("columns", DType::I32), ("row_offsets", DType::I32), ("rows", DType::I32), ("column_offsets", DType::I32)];
         Signature::new(inputs, outputs).types(types).bounds("row_offsets", "columns")
     },
     |sizes| {
@@ -104,6 +103,7 @@ pub(crate) static CSR_TO_CSC: Operator = conversion!(
 );
 
 pub(crate) static DENSE_TO_CSR: Operator = conversion!(
+    scan::FILE,
     "dense_to_csr",
     "the elements of a matrix that are not 0, in CSR form",
     &["fp32", "bf16"],
@@ -125,6 +125,7 @@ pub(crate) static DENSE_TO_CSR: Operator = conversion!(
 );
 
 pub(crate) static CSR_TO_DENSE: Operator = conversion!(
+    sparse::FILE,
     "csr_to_dense",
     "a sparse matrix in CSR form with its zeros",
     &["fp32", "bf16"],

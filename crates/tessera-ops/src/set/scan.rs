@@ -274,12 +274,8 @@ fn plan_select(problem: &Problem, policy: Policy, machine: Machine) -> Result<Pl
     if !dtype.is_float() {
         x.fill = Fill::Integers { least: -100, greatest: 100 };
     }
-    let tensors = [
-        x,
-        mask,
-        TensorSpec::new("y", dtype, [n], Role::Output),
-        TensorSpec::new("count", DType::I32, [1], Role::Output),
-    ];
+    let tensors =
+        [x, mask, TensorSpec::new("y", dtype, [n], Role::Output), TensorSpec::new("count", DType::I32, [1], Role::Output)];
     let arguments = [("x", 0), ("mask", 1), ("y", 2), ("count", 3)].map(|(name, at)| (name, Argument::Tensor(at)));
     Ok(Plan {
         tensors: tensors.into_iter().chain(back.tensors(DType::I32)).collect(),

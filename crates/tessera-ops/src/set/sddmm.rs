@@ -23,20 +23,27 @@ pub(crate) static SDDMM: Operator = Operator {
     precisions: &["fp32", "fp16", "bf16"],
     further_precisions: &["fp64"],
     suite: Vec::new,
-    further_suite: || [32, 128].iter().flat_map(|&k| sparse::of_each(&[[1 << 16, 1 << 16, 1 << 22], [1 << 13, 1 << 13, 3_355_443]], &[("k", k)])).collect(),
-    quick: || SDDMM.precisions.iter().map(|&precision| (sparse::problem([1 << 12, 1 << 12, 1 << 16], &[("k", 64)], "uniform"), precision)).collect(),
+    further_suite: || {
+        [32, 128]
+            .iter()
+            .flat_map(|&k| sparse::of_each(&[[1 << 16, 1 << 16, 1 << 22], [1 << 13, 1 << 13, 3_355_443]], &[("k", k)]))
+            .collect()
+    },
+    quick: || {
+        SDDMM
+            .precisions
+            .iter()
+            .map(|&precision| (sparse::problem([1 << 12, 1 << 12, 1 << 16], &[("k", 64)], "uniform"), precision))
+            .collect()
+    },
     edges: sparse::with_columns,
     draw,
     calls: Calls {
         variants: &[""],
         default: Some(""),
         signature: |_| {
-            let inputs = &[
-                Operand("A", "m k"),
-                Operand("B", "n k"),
-                Operand("columns", "elements"),
-                Operand("row_offsets", "bounds"),
-            ];
+            let inputs =
+                &[Operand("A", "m k"), Operand("B", "n k"), Operand("columns", "elements"), Operand("row_offsets", "bounds")];
             Signature::new(inputs, &[Operand("y", "elements")]).types(sparse::TYPES).bounds("row_offsets", "columns")
         },
         problem: |sizes| {
@@ -93,7 +100,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         launches: vec![LaunchSpec::new("sddmm", arguments, grid)],
         outputs: vec![OutputRows { tensor: 4, rows: pattern.elements, row_len: 1, exact: false }],
         work: Work {
-            read_bytes: packed_bytes(storage, ((pattern.rows + pattern.columns) * k) as u64) + 4 * (elements + pattern.rows as u64 + 1),
+            read_bytes: packed_bytes(storage, ((pattern.rows + pattern.columns) * k) as u64)
+                + 4 * (elements + pattern.rows as u64 + 1),
             write_bytes: packed_bytes(storage, elements),
             flops: 2 * elements * k as u64,
             compute: None,

@@ -58,8 +58,9 @@ const DIGITS: usize = 256;
 /// Keys of a tile, as the kernels' file says, and tiles that a block takes where there are many: more have fewer counts to add up.
 const TILE: usize = 2048;
 const TILES: usize = 8;
-/// Blocks from which on each takes several tiles.
+/// Blocks from which on each takes several tiles: as many as there is room for on a device, and for the cores of a CPU.
 const ENOUGH: usize = 1024;
+const CPU_ENOUGH: usize = 4;
 /// Elements of a tile where floats become integers.
 const CONVERTED: usize = 2048;
 
@@ -95,7 +96,11 @@ pub(crate) struct Cut {
 
 impl Cut {
     pub(crate) fn of(n: usize, machine: Machine) -> Cut {
-        let tiles = n.div_ceil(TILE).div_ceil(ENOUGH).min(TILES);
+        let enough = match machine {
+            Machine::Cpu => CPU_ENOUGH,
+            Machine::Gpu(_) => ENOUGH,
+        };
+        let tiles = n.div_ceil(TILE).div_ceil(enough).min(TILES);
         let part = TILE * tiles.max(1);
         let blocks = n.div_ceil(part);
         Cut { part, blocks, back: LookBack::of(blocks * DIGITS, DType::I32, machine) }
@@ -109,18 +114,20 @@ impl Cut {
 
     /// One pass over the digit from bit `shift` on. `keys` and `values` are where they come from and where they go to; `own` is the first of
     /// [`Cut::tensors`].
-    fn pass(self, shift: u32, keys: [usize; 2], (values, kind): ([usize; 2], Values), own: usize) -> Result<[LaunchSpec; 3], Unsupported> {
-        let constants = [("SHIFT", i64::from(shift)), ("PART", self.part as i64)].map(|(name, value)| (name, Argument::Int(value)));
+    fn pass(
+        self,
+        shift: u32,
+        keys: [usize; 2],
+        (values, kind): ([usize; 2], Values),
+        own: usize,
+    ) -> Result<[LaunchSpec; 3], Unsupported> {
+        let constants =
+            [("SHIFT", i64::from(shift)), ("PART", self.part as i64)].map(|(name, value)| (name, Argument::Int(value)));
         let tensor = |(name, at): (&'static str, usize)| (name, Argument::Tensor(at));
         let grid = rows::grid(self.blocks, 1)?;
         let count = [("keys", keys[0]), ("counts", own)].map(tensor).into_iter().chain(constants).collect();
-        let move_to = [
-            ("keys", keys[0]),
-            ("values", values[0]),
-            ("offsets", own + 1),
-            ("new_keys", keys[1]),
-            ("new_values", values[1]),
-        ];
+        let move_to =
+            [("keys", keys[0]), ("values", values[0]), ("offsets", own + 1), ("new_keys", keys[1]), ("new_values", values[1])];
         let kind = [("VALUES", Argument::Int(kind as i64))];
         let moved = move_to.map(tensor).into_iter().chain(constants).chain(kind).collect();
         Ok([
@@ -131,7 +138,13 @@ impl Cut {
     }
 
     /// All passes over keys of so many bits. `keys` and `values` come from the first of the tensors and go to the second one, by way of the third.
-    pub(crate) fn passes(self, bits: u32, keys: [usize; 3], (values, kind): ([usize; 3], Values), own: usize) -> Result<Vec<LaunchSpec>, Unsupported> {
+    pub(crate) fn passes(
+        self,
+        bits: u32,
+        keys: [usize; 3],
+        (values, kind): ([usize; 3], Values),
+        own: usize,
+    ) -> Result<Vec<LaunchSpec>, Unsupported> {
         let passes = bits.div_ceil(BITS).max(1);
         let mut launches = Vec::new();
         let mut at = 0;

@@ -24,7 +24,12 @@ pub(crate) static SPMM: Operator = Operator {
     further_precisions: &["fp64"],
     suite: Vec::new,
     further_suite,
-    quick: || SPMM.precisions.iter().map(|&precision| (sparse::problem([1 << 12, 1 << 12, 1 << 16], &[("k", 64)], "uniform"), precision)).collect(),
+    quick: || {
+        SPMM.precisions
+            .iter()
+            .map(|&precision| (sparse::problem([1 << 12, 1 << 12, 1 << 16], &[("k", 64)], "uniform"), precision))
+            .collect()
+    },
     edges: sparse::with_columns,
     draw,
     calls: Calls {

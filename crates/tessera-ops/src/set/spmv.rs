@@ -24,7 +24,12 @@ pub(crate) static SPMV: Operator = Operator {
     further_precisions: &["fp64"],
     suite: Vec::new,
     further_suite: || sparse::of_each(&sparse::LARGE, &[]),
-    quick: || SPMV.precisions.iter().map(|&precision| (sparse::problem([1 << 14, 1 << 14, 1 << 18], &[], "uniform"), precision)).collect(),
+    quick: || {
+        SPMV.precisions
+            .iter()
+            .map(|&precision| (sparse::problem([1 << 14, 1 << 14, 1 << 18], &[], "uniform"), precision))
+            .collect()
+    },
     edges,
     draw,
     calls: Calls {
