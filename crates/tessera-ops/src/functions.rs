@@ -14,9 +14,10 @@
 //! ```
 
 mod mat;
+mod sparse;
 
 pub use mat::{Channels, Window, conv2d, conv2d_backward};
-
+pub use sparse::*;
 use tessera_runtime::Tensor;
 use tessera_types::Policy;
 

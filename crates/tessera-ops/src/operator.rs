@@ -9,6 +9,7 @@ use tessera_types::{Arch, DType, Policy, policy_name};
 
 use crate::draw::Draw;
 use crate::matrix::Matrices;
+use crate::pattern::Pattern;
 use crate::problem::Problem;
 use crate::set;
 use crate::signature::Calls;
@@ -30,6 +31,17 @@ pub const OPERATORS: &[&Operator] = &[
     &set::softmax::SOFTMAX,
     &set::permute::PERMUTE,
     &set::histogram::HISTOGRAM,
+    &set::scan::PREFIX_SUM,
+    &set::scan::MASKED_SELECT,
+    &set::sort::SORT,
+    &set::spmv::SPMV,
+    &set::spmm::SPMM,
+    &set::sddmm::SDDMM,
+    &set::formats::CSR_TO_COO,
+    &set::formats::COO_TO_CSR,
+    &set::formats::CSR_TO_CSC,
+    &set::formats::DENSE_TO_CSR,
+    &set::formats::CSR_TO_DENSE,
     &set::bandwidth::BANDWIDTH,
 ];
 
@@ -254,6 +266,12 @@ pub enum Fill {
         /// Rows of all groups.
         rows: u64,
     },
+    /// Where the rows of a sparse matrix begin, and where the last one ends.
+    RowOffsets(Pattern),
+    /// The columns of a sparse matrix's elements, row by row.
+    Columns(Pattern),
+    /// The rows of a sparse matrix's elements, row by row.
+    Rows(Pattern),
 }
 
 impl Fill {
@@ -265,7 +283,7 @@ impl Fill {
     pub fn exact(self) -> Fill {
         match self {
             Fill::Normal { .. } | Fill::Integers { .. } => Fill::Integers { least: -2, greatest: 2 },
-            Fill::Bounds { .. } => self,
+            Fill::Bounds { .. } | Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) => self,
         }
     }
 }

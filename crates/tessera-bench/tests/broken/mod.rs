@@ -10,6 +10,7 @@ pub(crate) mod mat;
 mod permute;
 mod quantised;
 mod rows;
+mod sparse;
 mod vector;
 
 use tessera_ops::{Argument, Fill, Machine, Plan, Problem, Role};
@@ -28,6 +29,7 @@ pub(crate) const CASES: &[&[Case]] = &[
     histogram::CASES,
     rows::CASES,
     bandwidth::CASES,
+    sparse::CASES,
 ];
 
 /// One case that passes as it is.
