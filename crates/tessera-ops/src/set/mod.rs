@@ -1,5 +1,6 @@
 //! The operators, a file each.
 
+pub(crate) mod activations;
 pub(crate) mod attention;
 mod attention_tiles;
 pub(crate) mod bandwidth;
@@ -14,7 +15,9 @@ pub(crate) mod layer_norm;
 pub(crate) mod linear;
 pub(crate) mod linear_w4;
 mod norm;
+mod normal;
 pub(crate) mod permute;
+mod pointwise;
 mod product;
 pub(crate) mod rms_norm;
 mod rows;
