@@ -12,6 +12,10 @@ they are rounded well.
     gelu        x Phi(x), Phi the normal distribution        (Hendrycks and Gimpel, 2016)
     gelu_tanh   x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
     swiglu, geglu, geglu_tanh   f(gate) up, f one of the last three   (Shazeer, 2020)
+    bias_relu, bias_silu, bias_gelu   f(x + bias), one bias for all rows
+
+The gradient of a bias is a sum over rows, whose order never depends on how blocks are scheduled: a block adds up TILES tiles of rows and leaves what it
+has in `partials`. The one that finds in `arrived` that all others of its columns have come adds up what they left, and sets the count back to 0.
 """
 import cuda.tile as ct
 import tessera
@@ -234,3 +238,68 @@ def geglu_tanh_backward(gate, up, dy, dgate, dup, ACC: ct.Constant, TILE: ct.Con
     t, d = load(gate, ACC, TILE), load(dy, ACC, TILE)
     store(dgate, d * load(up, ACC, TILE) * gelu_tanh_slope(t))
     store(dup, d * gelu_tanh_of(t))
+
+
+def biased(x, bias, i, j, ACC, TM, TN):
+    b = ct.load(bias, (j,), (TN,)).astype(ACC).reshape((1, TN))
+    return ct.load(x, (i, j), (TM, TN)).astype(ACC) + b
+
+
+def bias_forward(f, x, bias, y, ACC, TM, TN):
+    columns = ct.cdiv(x.shape[1], TN)
+    i, j = ct.bid(0) // columns, ct.bid(0) % columns
+    ct.store(y, (i, j), f(biased(x, bias, i, j, ACC, TM, TN)).astype(y.dtype))
+
+
+def bias_gradient(slope, x, bias, dy, partials, arrived, dx, dbias, ACC, TM, TN, TILES, PARTS):
+    columns = ct.cdiv(x.shape[1], TN)
+    part, j = ct.bid(0) // columns, ct.bid(0) % columns
+    first = part * TILES
+    b = ct.load(bias, (j,), (TN,), padding_mode=ct.PaddingMode.ZERO).astype(ACC).reshape((1, TN))
+    sums = ct.zeros((TM, TN), ACC)
+    for i in range(first, min(first + TILES, ct.cdiv(x.shape[0], TM))):
+        t = ct.load(x, (i, j), (TM, TN), padding_mode=ct.PaddingMode.ZERO).astype(ACC) + b
+        d = ct.load(dy, (i, j), (TM, TN), padding_mode=ct.PaddingMode.ZERO).astype(ACC) * slope(t)
+        ct.store(dx, (i, j), d.astype(dx.dtype))
+        sums = sums + d
+    ct.store(partials, (part, j), ct.sum(sums, axis=0, keepdims=True))
+    if ct.atomic_add(arrived, j, 1) == partials.shape[0] - 1:
+        ct.store(arrived, (j,), ct.zeros((1,), arrived.dtype))
+        total = ct.zeros((1, TN), ACC)
+        for k in range(ct.cdiv(partials.shape[0], PARTS)):
+            parts = ct.load(partials, (k, j), (PARTS, TN), padding_mode=ct.PaddingMode.ZERO)
+            total = total + ct.sum(parts, axis=0, keepdims=True)
+        ct.store(dbias, (j,), total.reshape((TN,)).astype(dbias.dtype))
+
+
+@tessera.kernel
+def bias_relu(x, bias, y, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constant[int]):
+    bias_forward(lambda t: ct.maximum(t, 0.0, propagate_nan=True), x, bias, y, ACC, TM, TN)
+
+
+@tessera.kernel
+def bias_relu_backward(x, bias, dy, partials, arrived, dx, dbias, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constant[int],
+                       TILES: ct.Constant[int], PARTS: ct.Constant[int]):
+    bias_gradient(lambda t: ct.where(t > 0.0, 1.0, 0.0), x, bias, dy, partials, arrived, dx, dbias, ACC, TM, TN, TILES, PARTS)
+
+
+@tessera.kernel
+def bias_silu(x, bias, y, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constant[int]):
+    bias_forward(silu_of, x, bias, y, ACC, TM, TN)
+
+
+@tessera.kernel
+def bias_silu_backward(x, bias, dy, partials, arrived, dx, dbias, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constant[int],
+                       TILES: ct.Constant[int], PARTS: ct.Constant[int]):
+    bias_gradient(silu_slope, x, bias, dy, partials, arrived, dx, dbias, ACC, TM, TN, TILES, PARTS)
+
+
+@tessera.kernel
+def bias_gelu(x, bias, y, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constant[int]):
+    bias_forward(gelu_of, x, bias, y, ACC, TM, TN)
+
+
+@tessera.kernel
+def bias_gelu_backward(x, bias, dy, partials, arrived, dx, dbias, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constant[int],
+                       TILES: ct.Constant[int], PARTS: ct.Constant[int]):
+    bias_gradient(gelu_slope, x, bias, dy, partials, arrived, dx, dbias, ACC, TM, TN, TILES, PARTS)

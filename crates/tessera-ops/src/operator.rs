@@ -51,6 +51,14 @@ pub const OPERATORS: &[&Operator] = &[
     &set::activations::GEGLU_BACKWARD,
     &set::activations::GEGLU_TANH,
     &set::activations::GEGLU_TANH_BACKWARD,
+    &set::bias::BIAS_RELU,
+    &set::bias::BIAS_RELU_BACKWARD,
+    &set::bias::BIAS_SILU,
+    &set::bias::BIAS_SILU_BACKWARD,
+    &set::bias::BIAS_GELU,
+    &set::bias::BIAS_GELU_BACKWARD,
+    &set::add_norm::ADD_RMS_NORM,
+    &set::add_norm::ADD_LAYER_NORM,
 ];
 
 /// The operator of a name.

@@ -12,7 +12,7 @@ use crate::signature::{Calls, Operand, Signature};
 
 /// Operators of one line each: statics, name, gradient, description, arrays, numbers, operations of an element, the reference.
 macro_rules! activations {
-    ($($id:ident $row:ident = $name:literal, $about:literal, [$($input:literal)*] [$output:literal $($more:literal)*], $numbers:expr, $flops:literal, $value:expr;)*) => {
+    ($($id:ident $row:ident $(gradient $gradient:ident)? = $name:literal, $about:literal, [$($input:literal)*] [$output:literal $($more:literal)*], $numbers:expr, $flops:literal, $value:expr;)*) => {
         $(
             static $row: Pointwise = Pointwise {
                 name: $name,
@@ -38,12 +38,17 @@ macro_rules! activations {
                 calls: Calls {
                     variants: &[""],
                     default: Some(""),
-                    signature: |_| Signature::new(&[$(Operand($input, "..n")),*], Operand($output, "..n")).scalars(names($numbers)),
+                    signature: |_| Signature::new(&[$(Operand($input, "..n")),*], &[Operand($output, "..n") $(, Operand($more, "..n"))*]).scalars(names($numbers)),
                     problem: |sizes| Ok(pointwise::problem(sizes.get("n"))),
                 },
                 numbers: $numbers,
                 plan: |problem, policy, machine| pointwise::plan(&$row, problem, policy, machine),
                 ways: None,
+                gradient: match [$(&$gradient as &'static Operator)?].as_slice() {
+                    [gradient] => Some(gradient),
+                    _ => None,
+                },
+                ladder: &[],
             };
         )*
     };
@@ -65,38 +70,38 @@ fn names(numbers: &[(&'static str, f64)]) -> &'static [&'static str] {
 }
 
 activations! {
-    RELU RELU_ROW = "relu", "max(x, 0)", ["x"] ["y"], &[], 1, |_, x, _| (x[0].max(0.0), 0.0);
+    RELU RELU_ROW gradient RELU_BACKWARD = "relu", "max(x, 0)", ["x"] ["y"], &[], 1, |_, x, _| (x[0].max(0.0), 0.0);
     RELU_BACKWARD RELU_BACKWARD_ROW = "relu_backward", "gradient of relu", ["x" "dy"] ["dx"], &[], 1,
         |_, x, _| (if x[0] > 0.0 { x[1] } else { 0.0 }, 0.0);
-    LEAKY_RELU LEAKY_RELU_ROW = "leaky_relu", "x, or slope x below 0", ["x"] ["y"], SLOPE, 2, |_, x, with| times(slope(x[0], with[0]), x[0]);
+    LEAKY_RELU LEAKY_RELU_ROW gradient LEAKY_RELU_BACKWARD = "leaky_relu", "x, or slope x below 0", ["x"] ["y"], SLOPE, 2, |_, x, with| times(slope(x[0], with[0]), x[0]);
     LEAKY_RELU_BACKWARD LEAKY_RELU_BACKWARD_ROW = "leaky_relu_backward", "gradient of leaky_relu", ["x" "dy"] ["dx"], SLOPE, 2,
         |_, x, with| times(slope(x[0], with[0]), x[1]);
-    ELU ELU_ROW = "elu", "x, or alpha (e^x - 1) below 0", ["x"] ["y"], ALPHA, 8, |_, x, with| elu(x[0], with[0]);
+    ELU ELU_ROW gradient ELU_BACKWARD = "elu", "x, or alpha (e^x - 1) below 0", ["x"] ["y"], ALPHA, 8, |_, x, with| elu(x[0], with[0]);
     ELU_BACKWARD ELU_BACKWARD_ROW = "elu_backward", "gradient of elu", ["x" "dy"] ["dx"], ALPHA, 4, |_, x, with| times(elu_slope(x[0], with[0]), x[1]);
-    SIGMOID SIGMOID_ROW = "sigmoid", "1 / (1 + e^-x)", ["x"] ["y"], &[], 4, |_, x, _| logistic(x[0]);
+    SIGMOID SIGMOID_ROW gradient SIGMOID_BACKWARD = "sigmoid", "1 / (1 + e^-x)", ["x"] ["y"], &[], 4, |_, x, _| logistic(x[0]);
     SIGMOID_BACKWARD SIGMOID_BACKWARD_ROW = "sigmoid_backward", "gradient of sigmoid, from its result", ["y" "dy"] ["dx"], &[], 3,
         |_, x, _| times((x[0] * (1.0 - x[0]), 2.0 * (x[0] * (1.0 - x[0])).abs()), x[1]);
-    TANH TANH_ROW = "tanh", "hyperbolic tangent", ["x"] ["y"], &[], 8, |_, x, _| (x[0].tanh(), 8.0 * x[0].tanh().abs());
+    TANH TANH_ROW gradient TANH_BACKWARD = "tanh", "hyperbolic tangent", ["x"] ["y"], &[], 8, |_, x, _| (x[0].tanh(), 8.0 * x[0].tanh().abs());
     TANH_BACKWARD TANH_BACKWARD_ROW = "tanh_backward", "gradient of tanh, from its result", ["y" "dy"] ["dx"], &[], 4,
         |_, x, _| times(((1.0 - x[0]) * (1.0 + x[0]), 3.0 * ((1.0 - x[0]) * (1.0 + x[0])).abs()), x[1]);
-    SILU SILU_ROW = "silu", "x sigmoid(x), or swish", ["x"] ["y"], &[], 5, |_, x, _| times(logistic(x[0]), x[0]);
+    SILU SILU_ROW gradient SILU_BACKWARD = "silu", "x sigmoid(x), or swish", ["x"] ["y"], &[], 5, |_, x, _| silu(x[0]);
     SILU_BACKWARD SILU_BACKWARD_ROW = "silu_backward", "gradient of silu", ["x" "dy"] ["dx"], &[], 9, |_, x, _| times(silu_slope(x[0]), x[1]);
-    GELU GELU_ROW = "gelu", "x times the normal distribution of x", ["x"] ["y"], &[], 27, |_, x, _| times(normal_below(x[0]), x[0]);
+    GELU GELU_ROW gradient GELU_BACKWARD = "gelu", "x times the normal distribution of x", ["x"] ["y"], &[], 27, |_, x, _| gelu(x[0]);
     GELU_BACKWARD GELU_BACKWARD_ROW = "gelu_backward", "gradient of gelu", ["x" "dy"] ["dx"], &[], 30, |_, x, _| times(gelu_slope(x[0]), x[1]);
-    GELU_TANH GELU_TANH_ROW = "gelu_tanh", "gelu by tanh", ["x"] ["y"], &[], 8, |_, x, _| times(gate_tanh(x[0]), x[0]);
+    GELU_TANH GELU_TANH_ROW gradient GELU_TANH_BACKWARD = "gelu_tanh", "gelu by tanh", ["x"] ["y"], &[], 8, |_, x, _| times(gate_tanh(x[0]), x[0]);
     GELU_TANH_BACKWARD GELU_TANH_BACKWARD_ROW = "gelu_tanh_backward", "gradient of gelu_tanh", ["x" "dy"] ["dx"], &[], 15,
         |_, x, _| times(gelu_tanh_slope(x[0]), x[1]);
-    SWIGLU SWIGLU_ROW = "swiglu", "silu(gate) up", ["gate" "up"] ["y"], &[], 6, |_, x, _| times(times(logistic(x[0]), x[0]), x[1]);
+    SWIGLU SWIGLU_ROW gradient SWIGLU_BACKWARD = "swiglu", "silu(gate) up", ["gate" "up"] ["y"], &[], 6, |_, x, _| times(silu(x[0]), x[1]);
     SWIGLU_BACKWARD SWIGLU_BACKWARD_ROW = "swiglu_backward", "gradient of swiglu", ["gate" "up" "dy"] ["dgate" "dup"], &[], 13, |output, x, _| match output {
         0 => times(times(silu_slope(x[0]), x[1]), x[2]),
-        _ => times(times(logistic(x[0]), x[0]), x[2]),
+        _ => times(silu(x[0]), x[2]),
     };
-    GEGLU GEGLU_ROW = "geglu", "gelu(gate) up", ["gate" "up"] ["y"], &[], 28, |_, x, _| times(times(normal_below(x[0]), x[0]), x[1]);
+    GEGLU GEGLU_ROW gradient GEGLU_BACKWARD = "geglu", "gelu(gate) up", ["gate" "up"] ["y"], &[], 28, |_, x, _| times(gelu(x[0]), x[1]);
     GEGLU_BACKWARD GEGLU_BACKWARD_ROW = "geglu_backward", "gradient of geglu", ["gate" "up" "dy"] ["dgate" "dup"], &[], 34, |output, x, _| match output {
         0 => times(times(gelu_slope(x[0]), x[1]), x[2]),
-        _ => times(times(normal_below(x[0]), x[0]), x[2]),
+        _ => times(gelu(x[0]), x[2]),
     };
-    GEGLU_TANH GEGLU_TANH_ROW = "geglu_tanh", "gelu_tanh(gate) up", ["gate" "up"] ["y"], &[], 9, |_, x, _| times(times(gate_tanh(x[0]), x[0]), x[1]);
+    GEGLU_TANH GEGLU_TANH_ROW gradient GEGLU_TANH_BACKWARD = "geglu_tanh", "gelu_tanh(gate) up", ["gate" "up"] ["y"], &[], 9, |_, x, _| times(times(gate_tanh(x[0]), x[0]), x[1]);
     GEGLU_TANH_BACKWARD GEGLU_TANH_BACKWARD_ROW = "geglu_tanh_backward", "gradient of geglu_tanh", ["gate" "up" "dy"] ["dgate" "dup"], &[], 18,
         |output, x, _| match output {
             0 => times(times(gelu_tanh_slope(x[0]), x[1]), x[2]),
@@ -130,6 +135,14 @@ fn logistic_of(t: f64, off: f64) -> (f64, f64) {
 
 fn logistic(t: f64) -> (f64, f64) {
     logistic_of(t, 2.0)
+}
+
+pub(crate) fn silu(t: f64) -> (f64, f64) {
+    times(logistic(t), t)
+}
+
+pub(crate) fn gelu(t: f64) -> (f64, f64) {
+    times(normal_below(t), t)
 }
 
 /// `s + t s (1 - s) w` of a sigmoid `s` that is off, and `t w` that is off by so many units.

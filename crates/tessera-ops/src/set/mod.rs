@@ -1,9 +1,11 @@
 //! The operators, a file each.
 
 pub(crate) mod activations;
+pub(crate) mod add_norm;
 pub(crate) mod attention;
 mod attention_tiles;
 pub(crate) mod bandwidth;
+pub(crate) mod bias;
 mod decoded;
 mod few_queries;
 pub(crate) mod gemm;
