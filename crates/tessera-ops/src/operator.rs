@@ -59,6 +59,9 @@ pub const OPERATORS: &[&Operator] = &[
     &set::bias::BIAS_GELU_BACKWARD,
     &set::add_norm::ADD_RMS_NORM,
     &set::add_norm::ADD_LAYER_NORM,
+    &set::cast::CAST,
+    &set::quantise::QUANTISE,
+    &set::quantise::DEQUANTISE,
 ];
 
 /// The operator of a name.
