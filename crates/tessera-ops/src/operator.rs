@@ -62,6 +62,10 @@ pub const OPERATORS: &[&Operator] = &[
     &set::cast::CAST,
     &set::quantise::QUANTISE,
     &set::quantise::DEQUANTISE,
+    &set::random::DROPOUT,
+    &set::random::DROPOUT_BACKWARD,
+    &set::random::RANDOM_UNIFORM,
+    &set::random::RANDOM_NORMAL,
 ];
 
 /// The operator of a name.
