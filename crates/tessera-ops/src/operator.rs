@@ -66,6 +66,9 @@ pub const OPERATORS: &[&Operator] = &[
     &set::random::DROPOUT_BACKWARD,
     &set::random::RANDOM_UNIFORM,
     &set::random::RANDOM_NORMAL,
+    &set::rope::ROPE,
+    &set::rope::ROPE_BACKWARD,
+    &set::rope::QK_NORM_ROPE,
 ];
 
 /// The operator of a name.

@@ -26,6 +26,7 @@ mod product;
 pub(crate) mod quantise;
 pub(crate) mod random;
 pub(crate) mod rms_norm;
+pub(crate) mod rope;
 mod rows;
 pub(crate) mod softmax;
 pub(crate) mod vector;
