@@ -2,15 +2,15 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::ops;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use tessera_driver::DriverError;
-use tessera_ops::{Argument, Fill, Inputs, Machine, Operator, Plan, Planned, Role};
+use tessera_ops::{Argument, Fill, Inputs, Machine, OPERATORS, Operator, Plan, Planned, Problem, Role};
 use tessera_runtime::lock::{config_text, parse_config};
 use tessera_runtime::{
-    CompileOptions, Device, DriverDevice, Kernel, Lock, PreparedLaunch, RandomStream, Site, Tensor, TensorError,
+    CompileOptions, Device, DriverDevice, Kernel, Lock, PreparedLaunch, ProfilerRange, RandomStream, Site, Tensor, TensorError,
 };
 use tessera_types::{DType, FloatFormat, IntFormat};
 
@@ -50,6 +50,17 @@ impl Library {
         Ok(Library { name, entries, cases, options, device, lock: None, timer: OnceCell::new() })
     }
 
+    /// These cases.
+    pub fn of(entries: Vec<Entry>, options: CompileOptions, device: Device) -> Library {
+        let (entries, cases) = distinct(entries, &device);
+        Library { name: "given".to_string(), entries, cases, options, device, lock: None, timer: OnceCell::new() }
+    }
+
+    /// What the case of a number is of.
+    pub fn entry(&self, number: usize) -> &Entry {
+        &self.entries[number]
+    }
+
     /// The same cases, with choices from a lockfile.
     #[must_use]
     pub fn with_lock(self, lock: Option<Arc<Lock>>) -> Library {
@@ -82,6 +93,20 @@ impl Library {
         for (case, entry) in self.cases.iter_mut().zip(&self.entries) {
             case.implementations.extend(entry.operator.ladder.iter().map(|rung| rung.name.to_string()));
         }
+    }
+
+    /// The problems of its cases that have a gradient, or are one, each once: with the operator whose gradient it is. Those with more elements than
+    /// `most` are left out.
+    pub fn gradients(&self, most: usize) -> Vec<(&'static Operator, Problem)> {
+        let forward = |operator: &'static Operator| {
+            let is_of = |own: &&&Operator| own.gradient.is_some_and(|gradient| gradient.name == operator.name);
+            if operator.gradient.is_some() { Some(operator) } else { OPERATORS.iter().find(is_of).copied() }
+        };
+        let bytes = |case: &CaseSpec| case.work.tensor_bytes as usize / size_of::<f32>();
+        let small = self.cases.iter().zip(&self.entries).filter(|(case, _)| bytes(case) <= most);
+        let mut seen = BTreeSet::new();
+        let all = small.filter_map(|(_, entry)| Some((forward(entry.operator)?, entry.problem.clone())));
+        all.filter(|(operator, problem)| seen.insert((operator.name, problem.clone()))).collect()
     }
 
     /// Keeps at most `most` cases of each operator and precision, the first ones of a fair order.
@@ -276,6 +301,13 @@ impl Suite for Library {
         }
     }
 
+    fn range(&self, name: &str) -> Option<ProfilerRange> {
+        match &self.device {
+            Device::Cpu => None,
+            Device::Driver(device) => Some(device.range(name)),
+        }
+    }
+
     fn accelerator(&self) -> Option<Accelerator> {
         Some(self.on_hardware()?.borrow().accelerator(Timing::COLD))
     }
@@ -320,7 +352,7 @@ impl Suite for Library {
 }
 
 /// `count` elements of a stream.
-pub(crate) fn filled(stream: RandomStream, dtype: DType, count: usize, fill: Fill) -> Result<Tensor, TensorError> {
+pub fn filled(stream: RandomStream, dtype: DType, count: usize, fill: Fill) -> Result<Tensor, TensorError> {
     match fill {
         Fill::Normal { mean, sd } => stream.normal_with(dtype, &[count], mean, sd),
         Fill::Integers { least, greatest } => stream.integers(dtype, &[count], least, greatest),
@@ -537,13 +569,13 @@ impl Subject for PlanSubject {
         Ok(())
     }
 
-    fn read(&self, output: usize, rows: Range<usize>, codes: &mut [u64]) -> Result<(), Fault> {
+    fn read(&self, output: usize, rows: ops::Range<usize>, codes: &mut [u64]) -> Result<(), Fault> {
         let out = &self.outputs[output];
         let view = self.tensors.list[self.plan.outputs[output].tensor].view();
         view.read_codes(rows.start * out.row_len, codes).map_err(|error| Fault::new(Status::HarnessError, error.to_string()))
     }
 
-    fn expect(&self, output: usize, rows: Range<usize>, expected: Expected<'_>) -> Result<(), Fault> {
+    fn expect(&self, output: usize, rows: ops::Range<usize>, expected: Expected<'_>) -> Result<(), Fault> {
         match expected {
             Expected::Codes(codes) => {
                 self.plan.reference.rows(&self.tensors, output, rows, tessera_ops::Expected::Codes(codes));

@@ -6,13 +6,16 @@ mod machine;
 mod synthetic;
 mod toy;
 
+mod arrays;
 mod coverage;
 mod device;
 mod duel;
 mod emulated;
 mod gate;
+mod gradients;
 mod hierarchy;
 mod mutants;
+mod pages;
 mod recorded;
 mod relocate;
 mod report;

@@ -3,7 +3,11 @@
 pub(crate) mod bench;
 pub(crate) mod bundle;
 pub(crate) mod check;
+mod check_gradients;
 mod check_kernel;
+mod check_shrink;
+mod check_tally;
+pub(crate) mod checklist;
 pub(crate) mod compare;
 pub(crate) mod compile;
 mod device_report;
