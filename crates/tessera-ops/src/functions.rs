@@ -13,8 +13,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod elem;
+
 use tessera_runtime::Tensor;
 use tessera_types::Policy;
+
+pub use elem::*;
 
 use crate::call::{Call, CallError};
 use crate::operator::Operator;

@@ -2,6 +2,7 @@
 
 mod attention;
 mod bandwidth;
+mod elem;
 mod gemm;
 mod grouped;
 mod histogram;
@@ -26,6 +27,7 @@ pub(crate) const CASES: &[&[Case]] = &[
     histogram::CASES,
     rows::CASES,
     bandwidth::CASES,
+    elem::CASES,
 ];
 
 /// One case that passes as it is.
