@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tessera::bench::{Entry, Fault, GateOptions, GateReport, Library, Selection, Sizes, Suite, TESSERA, check as gate};
+use tessera::bench::{
+    Allowance, Entry, Fault, GateOptions, GateReport, Library, Selection, Sizes, Suite, TESSERA, check as gate,
+};
 use tessera::compile::CompileOptions;
 use tessera::runtime::{Device, DriverDevice, Lock};
 use tessera::types::TimeLimit;
@@ -145,7 +147,14 @@ impl Checker<'_> {
 
 fn check_operators(arguments: &Check) -> Outcome {
     refuse_kernels_options(arguments)?;
-    let tolerance = tolerance::asked([arguments.reference.rtol, arguments.reference.atol])?.given();
+    let given = tolerance::asked([arguments.reference.rtol, arguments.reference.atol])?.given();
+    let tolerance = match given.map(|(relative, absolute)| Allowance::Given { relative, absolute }) {
+        Some(_) if arguments.table => {
+            return Err(Failure::usage("`--table` has numbers of its own: leave out `--rtol` and `--atol`"));
+        }
+        None if arguments.table => Some(Allowance::Table),
+        given => given,
+    };
     let opened = Checker::open(arguments)?;
     let seed = arguments.seed.unwrap_or(1);
     let options = library_options(&arguments.optimise)?;
