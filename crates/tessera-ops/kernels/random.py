@@ -39,28 +39,43 @@ def words(seed_low, seed_high, offset_low, offset_high):
     return a, b, c, d
 
 
+def lanes(store, n, LANES):
+    """Does what a block's lanes do; of the last block those that have elements."""
+    if (ct.bid(0) + 1) * (LANES * S) <= n:
+        for lane in ct.static_iter(range(LANES)):
+            store(lane, ct.bid(0) * LANES + lane)
+    else:
+        for lane in ct.static_iter(range(LANES)):
+            if (ct.bid(0) * LANES + lane) * S < n:
+                store(lane, ct.bid(0) * LANES + lane)
+
+
 @tessera.kernel
 def dropout(x, y, scale: float, seed_low: int, seed_high: int, offset_low: int, offset_high: int, ACC: ct.Constant,
             THRESHOLD: ct.Constant[int]):
     four = words(seed_low, seed_high, offset_low, offset_high)
-    for lane in ct.static_iter(range(8)):
-        at = ct.bid(0) * 8 + lane
+
+    def store(lane, at):
         half = four[lane // 2] >> 16 if lane % 2 else four[lane // 2] & 0xffff
         t = ct.load(x, (at,), (S,)).astype(ACC)
         ct.store(y, (at,), ct.where(half >= THRESHOLD, t * scale, 0.0).astype(y.dtype))
+
+    lanes(store, x.shape[0], 8)
 
 
 @tessera.kernel
 def random_uniform(y, seed_low: int, seed_high: int, offset_low: int, offset_high: int, DIGITS: ct.Constant[int]):
     four = words(seed_low, seed_high, offset_low, offset_high)
-    if DIGITS == 53:
-        for lane in ct.static_iter(range(2)):
+
+    def store(lane, at):
+        if DIGITS == 53:
             digits = (four[2 * lane].astype(ct.uint64) << 21) | (four[2 * lane + 1] >> 11).astype(ct.uint64)
-            ct.store(y, (ct.bid(0) * 2 + lane,), digits.astype(ct.float64) * 2.0 ** -53)
-    else:
-        for lane in ct.static_iter(range(4)):
+            ct.store(y, (at,), digits.astype(ct.float64) * 2.0 ** -53)
+        else:
             digits = (four[lane] >> (32 - DIGITS)).astype(ct.int32)
-            ct.store(y, (ct.bid(0) * 4 + lane,), (digits.astype(ct.float32) * 2.0 ** -DIGITS).astype(y.dtype))
+            ct.store(y, (at,), (digits.astype(ct.float32) * 2.0 ** -DIGITS).astype(y.dtype))
+
+    lanes(store, y.shape[0], 2 if DIGITS == 53 else 4)
 
 
 def logarithm(u):
@@ -85,14 +100,20 @@ def sine_and_cosine(word):
     return ct.where(low, -s, s), ct.where(odd != low, -c, c)
 
 
+def normal_pair(first, second):
+    # From 2^-33 to 1.
+    u = first.astype(ct.float32) * 2.0 ** -32 + 2.0 ** -33
+    radius = ct.sqrt(-2.0 * ct.minimum(logarithm(u), 0.0))
+    sine, cosine = sine_and_cosine(second)
+    return radius * cosine, radius * sine
+
+
 @tessera.kernel
 def random_normal(y, seed_low: int, seed_high: int, offset_low: int, offset_high: int):
     four = words(seed_low, seed_high, offset_low, offset_high)
-    for pair in ct.static_iter(range(2)):
-        # From 2^-33 to 1.
-        u = four[2 * pair].astype(ct.float32) * 2.0 ** -32 + 2.0 ** -33
-        radius = ct.sqrt(-2.0 * ct.minimum(logarithm(u), 0.0))
-        sine, cosine = sine_and_cosine(four[2 * pair + 1])
-        at = ct.bid(0) * 4 + 2 * pair
-        ct.store(y, (at,), (radius * cosine).astype(y.dtype))
-        ct.store(y, (at + 1,), (radius * sine).astype(y.dtype))
+    numbers = normal_pair(four[0], four[1]) + normal_pair(four[2], four[3])
+
+    def store(lane, at):
+        ct.store(y, (at,), numbers[lane].astype(y.dtype))
+
+    lanes(store, y.shape[0], 4)

@@ -213,7 +213,7 @@ fn quantise(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan,
             arguments.extend([("TM", int(down)), ("TN", int(across))]);
             vec![LaunchSpec::new("quantise_blocks", arguments, rows::grid(count.div_ceil(down) * n.div_ceil(across), 1)?)]
         }
-        (Scaled::Rows, Division::Whole(each)) => {
+        (Scaled::Rows, Division::Whole(each)) if n > 0 => {
             arguments.extend([("ROWS", int(each)), ("N", int(n))]);
             vec![LaunchSpec::new("quantise_rows", arguments, rows::grid(count, each)?)]
         }
@@ -222,7 +222,9 @@ fn quantise(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan,
             tensors.iter_mut().take(2).for_each(|tensor| tensor.shape = vec![1, count * n]);
             long([1, count * n], &mut tensors, dtype, machine)?
         }
-        (Scaled::Rows, Division::Cluster { .. } | Division::Pieces(_)) => long([count, n], &mut tensors, dtype, machine)?,
+        (Scaled::Rows, Division::Whole(_) | Division::Cluster { .. } | Division::Pieces(_)) => {
+            long([count, n], &mut tensors, dtype, machine)?
+        }
     };
     let elements = (count * n) as u64;
     let (rows, row_len) = (tensors[0].shape[0], tensors[0].shape[1]);
