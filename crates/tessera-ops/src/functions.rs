@@ -18,8 +18,12 @@ mod sparse;
 
 pub use mat::{Channels, Window, conv2d, conv2d_backward};
 pub use sparse::*;
+mod elem;
+
 use tessera_runtime::Tensor;
 use tessera_types::Policy;
+
+pub use elem::*;
 
 use crate::call::{Call, CallError};
 use crate::operator::Operator;

@@ -2,6 +2,7 @@
 
 mod attention;
 mod bandwidth;
+mod elem;
 mod gemm;
 mod grouped;
 mod histogram;
@@ -30,6 +31,7 @@ pub(crate) const CASES: &[&[Case]] = &[
     rows::CASES,
     bandwidth::CASES,
     sparse::CASES,
+    elem::CASES,
 ];
 
 /// One case that passes as it is.

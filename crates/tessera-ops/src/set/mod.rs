@@ -1,8 +1,12 @@
 //! The operators, a file each.
 
+pub(crate) mod activations;
+pub(crate) mod add_norm;
 pub(crate) mod attention;
 mod attention_tiles;
 pub(crate) mod bandwidth;
+pub(crate) mod bias;
+pub(crate) mod cast;
 pub(crate) mod conv2d;
 pub(crate) mod conv2d_backward;
 mod conv2d_cut;
@@ -22,9 +26,15 @@ pub(crate) mod layer_norm;
 pub(crate) mod linear;
 pub(crate) mod linear_w4;
 mod norm;
+mod normal;
 pub(crate) mod permute;
+mod philox;
+mod pointwise;
 mod product;
+pub(crate) mod quantise;
+pub(crate) mod random;
 pub(crate) mod rms_norm;
+pub(crate) mod rope;
 mod rows;
 pub(crate) mod scan;
 pub(crate) mod sddmm;
