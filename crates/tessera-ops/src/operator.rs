@@ -22,6 +22,8 @@ pub const OPERATORS: &[&Operator] = &[
     &set::gemm_scaled::GEMM_SCALED,
     &set::gemm_grouped::GEMM_GROUPED,
     &set::attention::ATTENTION,
+    &set::attention_lse::ATTENTION_LSE,
+    &set::attention_backward::ATTENTION_BACKWARD,
     &set::vector::VECTOR,
     &set::layer_norm::LAYER_NORM,
     &set::rms_norm::RMS_NORM,

@@ -330,7 +330,10 @@ impl Anchors {
 fn from_product(func: &Func, value: Value, seen: &mut FxHashSet<Op>) -> bool {
     let Some(op) = func.defining_op(value).filter(|_| has_layout(func, value)) else { return false };
     let data = &func.ops[op];
-    if matches!(data.kind, OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) | OpKind::Tile(TileOp::MmaShared { .. })) {
+    if matches!(
+        data.kind,
+        OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) | OpKind::Tile(TileOp::MmaShared { .. })
+    ) {
         return true;
     }
     seen.insert(op) && data.operands.iter().any(|&operand| from_product(func, operand, seen))

@@ -1,6 +1,9 @@
 //! The operators, a file each.
 
 pub(crate) mod attention;
+pub(crate) mod attention_backward;
+mod attention_gradients;
+pub(crate) mod attention_lse;
 mod attention_tiles;
 pub(crate) mod bandwidth;
 mod decoded;

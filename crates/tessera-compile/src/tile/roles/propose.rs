@@ -138,7 +138,8 @@ impl Loop {
         let is_free = |load: Op| func.ops[load].group(2).is_empty() && brought(func, load).is_ok();
         let loads = ops.iter().copied().filter(|&op| is_load(op) && is_free(op));
         let floats = loads.filter(|&op| func.ty(func.ops[op].results[0]).num().is_some_and(DType::is_float));
-        let is_line = |op: Op| func.ty(func.ops[op].results[0]).the_tile().shape.iter().filter(|&&extent| extent > 1).count() <= 1;
+        let is_line =
+            |op: Op| func.ty(func.ops[op].results[0]).the_tile().shape.iter().filter(|&&extent| extent > 1).count() <= 1;
         let beside = floats.filter(|&op| !self.chained || is_line(op)).filter(|&load| {
             let from = func.ops[load].results[0];
             // What becomes of scaled sums is a factor of a chained product.
@@ -240,8 +241,7 @@ fn rings(func: &Func, loops: &[Loop], lefts: &[Left], plan: &mut Plan) -> Result
     for own in loops {
         let span = func.ops[own.looped].span;
         let load = |factor: &Factor| factor.loads.first().map(|&(load, _)| func.ops[load].results[0]);
-        let factors: Vec<Value> =
-            unique(own.factors.iter().filter(|factor| factor.way == Way::Brought).filter_map(load));
+        let factors: Vec<Value> = unique(own.factors.iter().filter(|factor| factor.way == Way::Brought).filter_map(load));
         let tiles = own.tiles.iter().filter(|&&load| brought(func, load).is_ok()).map(|&load| func.ops[load].results[0]);
         let tiles: Vec<Value> = unique(tiles).into_iter().filter(|tile| !factors.contains(tile)).collect();
         let made: Vec<Value> =
