@@ -145,7 +145,7 @@ impl Tiles {
     fn of_warps(dim: usize) -> Tiles {
         match dim {
             ..=64 => Tiles { keys: (32, 64), values: None, queries: (64, 64) },
-            65..=128 => Tiles { keys: (16, 64), values: None, queries: (64, 32) },
+            65..=128 => Tiles { keys: (32, 64), values: Some((32, 64)), queries: (64, 32) },
             _ => Tiles { keys: (16, 64), values: Some((16, 64)), queries: (64, 16) },
         }
     }
