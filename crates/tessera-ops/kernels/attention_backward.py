@@ -1,7 +1,7 @@
-"""Gradients of attention: of P = exp(scale * Q K^T - lse) and O = P V, for a cotangent dO of O. Nothing is added up in an order that depends on
-how blocks are scheduled: a block has a tile of keys and goes through the queries that see it, or a tile of queries and goes through its keys.
+"""Gradients of attention: of P = exp(scale * Q K^T - lse) and O = P V, for a cotangent dO of O and one of lse. Nothing is added up in an order that
+depends on how blocks are scheduled: a block has a tile of keys and goes through the queries that see it, or a tile of queries and goes through its keys.
 
-    delta = sum(dO * O)    dP = dO V^T    dS = P * (dP - delta)    dV = P^T dO    dK = scale * dS^T Q    dQ = scale * dS K
+    delta = sum(dO * O) - dlse    dP = dO V^T    dS = P * (dP - delta)    dV = P^T dO    dK = scale * dS^T Q    dQ = scale * dS K
 
 Q, O, dO: batch x heads x queries x D; K, V: batch x (heads / GROUP) x keys x D; lse: batch x heads x queries. Causal: query q sees keys up to
 q + (keys - queries). Scores of keys come transposed, so that P^T and dS^T are left factors as they lie in registers. `shift` is lse in base 2.
@@ -31,12 +31,13 @@ def numbers(x, batch, head, i, T):
 
 
 @tessera.kernel
-def of_rows(O, dO, lse, delta, shift, HEADS: ct.Constant[int], TM: ct.Constant[int], D: ct.Constant[int], ACC: ct.Constant):
+def of_rows(O, dO, lse, dlse, delta, shift, HEADS: ct.Constant[int], TM: ct.Constant[int], D: ct.Constant[int], ACC: ct.Constant):
     """What the gradients need of each query: delta, and lse in base 2. Behind the last query both are 0."""
     i, batch, head = ct.bid(0), ct.bid(1) // HEADS, ct.bid(1) % HEADS
     o = lines(O, batch, head, i, TM, D).astype(ACC)
     do = lines(dO, batch, head, i, TM, D).astype(ACC)
-    ct.store(delta, (batch, head, i), ct.sum(o * do, axis=1).reshape((1, 1, TM)))
+    along = ct.load(dlse, (batch, head, i), (1, 1, TM), padding_mode=ZERO)
+    ct.store(delta, (batch, head, i), ct.sum(o * do, axis=1).reshape((1, 1, TM)) - along)
     ct.store(shift, (batch, head, i), ct.load(lse, (batch, head, i), (1, 1, TM), padding_mode=ZERO) * LOG2_E)
 
 

@@ -13,8 +13,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod attn;
+
 use tessera_runtime::Tensor;
 use tessera_types::Policy;
+
+pub use attn::{Attended, attention_backward, attention_lse};
 
 use crate::call::{Call, CallError};
 use crate::operator::Operator;

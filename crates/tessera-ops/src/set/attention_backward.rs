@@ -1,5 +1,5 @@
-//! Gradients of attention: dQ, dK and dV, from what the forward pass was given and gave ([`attention_lse`](super::attention_lse)) and a
-//! cotangent of its result.
+//! Gradients of attention: dQ, dK and dV, from what the forward pass was given and gave ([`attention_lse`](super::attention_lse)) and
+//! cotangents of its results.
 //!
 //! Three launches: what each query's gradients need of its row; a block for each tile of keys, which adds up dK and dV over the queries that see it;
 //! and a block for each tile of queries, which adds up dQ over keys. Scores are computed in both, seven products for a pair of tiles where one launch
@@ -42,20 +42,21 @@ const CALLS: Calls = Calls {
     variants: &["", "causal"],
     default: Some(""),
     signature: |_| {
-        const INPUTS: [Operand; 6] = [
+        const INPUTS: [Operand; 7] = [
             Operand("Q", "..batch heads queries dim"),
             Operand("K", "..batch shared keys dim"),
             Operand("V", "..batch shared keys dim"),
             Operand("O", "..batch heads queries dim"),
             Operand("lse", "..batch heads queries"),
             Operand("dO", "..batch heads queries dim"),
+            Operand("dlse", "..batch heads queries"),
         ];
         const OUTPUTS: [Operand; 3] = [
             Operand("dQ", "..batch heads queries dim"),
             Operand("dK", "..batch shared keys dim"),
             Operand("dV", "..batch shared keys dim"),
         ];
-        Signature::new(&INPUTS, &OUTPUTS).scalars(&["scale"]).sums(&["lse"])
+        Signature::new(&INPUTS, &OUTPUTS).scalars(&["scale"]).sums(&["lse", "dlse"])
     },
     problem: attention::sizes,
 };
@@ -161,11 +162,12 @@ const V: Argument = Argument::Tensor(2);
 const O: Argument = Argument::Tensor(3);
 const LSE: Argument = Argument::Tensor(4);
 const D_O: Argument = Argument::Tensor(5);
-const D_Q: Argument = Argument::Tensor(6);
-const D_K: Argument = Argument::Tensor(7);
-const D_V: Argument = Argument::Tensor(8);
-const DELTA: Argument = Argument::Tensor(9);
-const SHIFT: Argument = Argument::Tensor(10);
+const D_LSE: Argument = Argument::Tensor(6);
+const D_Q: Argument = Argument::Tensor(7);
+const D_K: Argument = Argument::Tensor(8);
+const D_V: Argument = Argument::Tensor(9);
+const DELTA: Argument = Argument::Tensor(10);
+const SHIFT: Argument = Argument::Tensor(11);
 
 fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let (storage, acc) = rows::storage(policy, "attention_backward")?;
@@ -187,6 +189,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         TensorSpec::new("O", storage, asked, Role::Input),
         TensorSpec { fill: lse, ..TensorSpec::new("lse", statistics, [batch, heads, queries], Role::Input) },
         TensorSpec::new("dO", storage, asked, Role::Input),
+        TensorSpec::new("dlse", statistics, [batch, heads, queries], Role::Input),
         TensorSpec::new("dQ", storage, asked, Role::Output),
         TensorSpec::new("dK", storage, shared, Role::Output),
         TensorSpec::new("dV", storage, shared, Role::Output),
@@ -194,7 +197,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         TensorSpec::new("shift", statistics, of_rows, Role::Workspace),
     ];
     let scale = 1.0 / (dim as f64).sqrt();
-    let outputs = [(6, extents.rows()), (7, extents.shared_rows()), (8, extents.shared_rows())];
+    let outputs = [(7, extents.rows()), (8, extents.shared_rows()), (9, extents.shared_rows())];
     Ok(Plan {
         tensors,
         launches: launches(&extents, Tiles::of(&extents, storage, machine), machine, (scale, acc))?,
@@ -208,7 +211,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
 fn work(extents: &Extents, storage: DType, statistics: DType) -> Work {
     let (asked, shared) = ((extents.rows() * extents.dim) as u64, (extents.shared_rows() * extents.dim) as u64);
     Work {
-        read_bytes: packed_bytes(storage, 3 * asked + 2 * shared) + packed_bytes(statistics, extents.rows() as u64),
+        read_bytes: packed_bytes(storage, 3 * asked + 2 * shared) + packed_bytes(statistics, 2 * extents.rows() as u64),
         write_bytes: packed_bytes(storage, asked + 2 * shared),
         flops: 10 * (extents.batch * extents.heads * extents.dim) as u64 * extents.pairs(),
         compute: Some(storage),
@@ -237,6 +240,7 @@ fn launches(
         ("O", O),
         ("dO", D_O),
         ("lse", LSE),
+        ("dlse", D_LSE),
         ("delta", DELTA),
         ("shift", SHIFT),
         ("HEADS", int(heads)),

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `s` | `scale * q k` | `4 u sqrt(dim) scale sum abs(q k)` |
 //! | `P` | `exp(s - lse)` | `P` times that of `s` and `4 u (2 + abs(s) + abs(lse))` |
-//! | `dP`, `delta` | `dO v`, `dO o` | `4 u sqrt(dim)` times the sums of magnitudes |
+//! | `dP`, `delta` | `dO v`, `dO o - dlse` | `4 u sqrt(dim)` times the sums of magnitudes |
 //! | `dS` | `P (dP - delta)` | `P` times both, `dS` times what `P` is off by relatively |
 //! | `dV` | sum of `P dO` | the magnitudes of its terms times `r`, and times what `P` is off by; `8 u sqrt(terms)` of them |
 //! | `dK`, `dQ` | `scale` times the sum of `dS q`, of `dS k` | the same of `dS` |
@@ -37,6 +37,7 @@ const V: usize = 2;
 const O: usize = 3;
 const LSE: usize = 4;
 const D_O: usize = 5;
+const D_LSE: usize = 6;
 
 /// A pair's weight and the gradient of its score, with what both may be off by.
 struct Pair {
@@ -111,14 +112,14 @@ impl Gradients {
     }
 
     /// The queries of a head, with their delta.
-    fn queries<'a>(&self, lse: &'a [f64], [q, o, cotangent]: [&'a [f64]; 3]) -> Vec<Query<'a>> {
+    fn queries<'a>(&self, [lse, along]: [&[f64]; 2], [q, o, cotangent]: [&'a [f64]; 3]) -> Vec<Query<'a>> {
         let dim = self.extents.dim;
-        let rows = q.chunks_exact(dim).zip(o.chunks_exact(dim)).zip(cotangent.chunks_exact(dim)).zip(lse);
-        let query = |(((q, o), cotangent), &lse): (((&'a [f64], &'a [f64]), &'a [f64]), &'a f64)| {
-            let (delta, magnitude) = dot(o, cotangent);
-            Query { q, cotangent, delta, magnitude, lse }
+        let row = |row: usize| {
+            let [q, o, cotangent] = [q, o, cotangent].map(|all| &all[row * dim..(row + 1) * dim]);
+            let (sum, magnitude) = dot(o, cotangent);
+            Query { q, cotangent, delta: sum - along[row], magnitude: magnitude + along[row].abs(), lse: lse[row] }
         };
-        rows.map(query).collect()
+        (0..lse.len()).map(row).collect()
     }
 
     /// A sum's value and bound, multiplied by the scale where it is one of scores' gradients.
@@ -146,8 +147,8 @@ impl Gradients {
             let out = want[part.clone()].par_chunks_mut(dim).zip(bound[part].par_chunks_mut(dim)).zip(head);
             out.for_each(|((want, bound), &row)| {
                 let [q, o, cotangent] = [Q, O, D_O].map(|tensor| read(inputs, tensor, row * dim, dim));
-                let lse = read(inputs, LSE, row, 1);
-                let query = &self.queries(&lse, [&q, &o, &cotangent])[0];
+                let [lse, along] = [LSE, D_LSE].map(|tensor| read(inputs, tensor, row, 1));
+                let query = &self.queries([&lse, &along], [&q, &o, &cotangent])[0];
                 let mut sum = Sum::new(dim);
                 let seen = self.extents.seen(row % queries);
                 for (k, v) in k.chunks_exact(dim).zip(v.chunks_exact(dim)).take(seen) {
@@ -169,8 +170,8 @@ impl Gradients {
             let first = (plane / shared * heads + plane % shared * group) * queries;
             let count = group * queries;
             let [q, o, cotangent] = [Q, O, D_O].map(|tensor| read(inputs, tensor, first * dim, count * dim));
-            let lse = read(inputs, LSE, first, count);
-            let of_group = self.queries(&lse, [&q, &o, &cotangent]);
+            let [lse, along] = [LSE, D_LSE].map(|tensor| read(inputs, tensor, first, count));
+            let of_group = self.queries([&lse, &along], [&q, &o, &cotangent]);
             let part = start * dim..(start + head.len()) * dim;
             start += head.len();
             let out = want[part.clone()].par_chunks_mut(dim).zip(bound[part].par_chunks_mut(dim)).zip(head);
