@@ -171,6 +171,7 @@ fn distribution(plan: &Plan) -> String {
         Some(Fill::Normal { mean, sd }) => format!("normal({mean},{sd})"),
         Some(Fill::Integers { least, greatest }) => format!("integers({least},{greatest})"),
         Some(Fill::Bounds { rows }) => format!("bounds({rows})"),
+        Some(Fill::Distinct { below }) => format!("distinct({below})"),
         None => String::new(),
     }
 }
@@ -339,6 +340,7 @@ pub(crate) fn filled(stream: RandomStream, dtype: DType, count: usize, fill: Fil
         Fill::Normal { mean, sd } => stream.normal_with(dtype, &[count], mean, sd),
         Fill::Integers { least, greatest } => stream.integers(dtype, &[count], least, greatest),
         Fill::Bounds { rows } => stream.bounds(dtype, count, rows),
+        Fill::Distinct { below } => stream.distinct(dtype, count, below),
     }
 }
 

@@ -24,6 +24,7 @@ pub const OPERATORS: &[&Operator] = &[
     &set::attention::ATTENTION,
     &set::attention_lse::ATTENTION_LSE,
     &set::attention_backward::ATTENTION_BACKWARD,
+    &set::attention_decode::ATTENTION_DECODE,
     &set::vector::VECTOR,
     &set::layer_norm::LAYER_NORM,
     &set::rms_norm::RMS_NORM,
@@ -254,6 +255,12 @@ pub enum Fill {
         /// Rows of all groups.
         rows: u64,
     },
+    /// Different integers from 0 up to a number, in random order: places of rows that change theirs. Where there are more elements than such
+    /// numbers, they begin anew.
+    Distinct {
+        /// The first number that is none of them.
+        below: u64,
+    },
 }
 
 impl Fill {
@@ -265,7 +272,7 @@ impl Fill {
     pub fn exact(self) -> Fill {
         match self {
             Fill::Normal { .. } | Fill::Integers { .. } => Fill::Integers { least: -2, greatest: 2 },
-            Fill::Bounds { .. } => self,
+            Fill::Bounds { .. } | Fill::Distinct { .. } => self,
         }
     }
 }

@@ -100,7 +100,7 @@ fn given((name, argument): &(&'static str, Argument), plan: &Plan) -> Option<(St
             match spec.fill {
                 _ if spec.role == Role::Counter => Given::Zeros(spec.dtype, sizes),
                 Fill::Bounds { rows } => Given::Bounds(spec.dtype, sizes, rows),
-                Fill::Normal { .. } | Fill::Integers { .. } => Given::Array(spec.dtype, sizes),
+                Fill::Normal { .. } | Fill::Integers { .. } | Fill::Distinct { .. } => Given::Array(spec.dtype, sizes),
             }
         }
         Argument::Int(value) => Given::Number(value as f64),

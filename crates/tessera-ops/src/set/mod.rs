@@ -2,6 +2,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod attention_backward;
+pub(crate) mod attention_decode;
 mod attention_gradients;
 pub(crate) mod attention_lse;
 mod attention_tiles;
