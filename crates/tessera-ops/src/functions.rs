@@ -18,7 +18,10 @@ mod attn;
 use tessera_runtime::Tensor;
 use tessera_types::Policy;
 
-pub use attn::{Attended, attention_backward, attention_lse};
+pub use attn::{
+    Attended, Normalised, Pages, Scores, attention_backward, attention_decode, attention_lse, embedding, embedding_backward,
+    kv_append, moe_combine, moe_gate, moe_permute, moe_sort,
+};
 
 use crate::call::{Call, CallError};
 use crate::operator::Operator;

@@ -9,8 +9,14 @@ const LONG: &[(&str, u64)] = &[("batch", 2), ("heads", 4), ("group", 2), ("queri
 
 /// Logarithms so small that weights of keys that are not there are no numbers.
 fn steep(mut plan: Plan) -> Plan {
-    plan.tensors.iter_mut().filter(|tensor| tensor.name == "lse").for_each(|tensor| tensor.fill = Fill::Normal { mean: -95.0, sd: 0.5 });
-    plan.tensors.iter_mut().filter(|tensor| tensor.name == "Q").for_each(|tensor| tensor.fill = Fill::Normal { mean: 0.0, sd: 1e-3 });
+    plan.tensors
+        .iter_mut()
+        .filter(|tensor| tensor.name == "lse")
+        .for_each(|tensor| tensor.fill = Fill::Normal { mean: -95.0, sd: 0.5 });
+    plan.tensors
+        .iter_mut()
+        .filter(|tensor| tensor.name == "Q")
+        .for_each(|tensor| tensor.fill = Fill::Normal { mean: 0.0, sd: 1e-3 });
     plan
 }
 
@@ -40,7 +46,10 @@ pub(super) const CASES: &[Case] = &[
             edit("a key is not seen by its own query", &[("key <= last", "key < last")]),
             edit("the mask of keys ends with the queries", &[("last = i * TM + keys - queries +", "last = i * TM +")]),
             edit("a query sees one key too many", &[("< seen - j * TN", "<= seen - j * TN")]),
-            edit("the first queries are left out", &[("first = max(0, j * TN - (keys - queries)) // TM", "first = j * TN // TM")]),
+            edit(
+                "the first queries are left out",
+                &[("first = max(0, j * TN - (keys - queries)) // TM", "first = j * TN // TM")],
+            ),
             edit("one head of a group counts", &[("shared * GROUP + t // tiles", "shared * GROUP")]),
             edit("heads of K are not shared", &[("shared = head // GROUP", "shared = head % (HEADS // GROUP)")]),
             edit("delta is left out of dK", &[("(dp - numbers(delta, batch, head, i, TM))", "dp")]),
@@ -62,6 +71,9 @@ pub(super) const CASES: &[Case] = &[
         policy: "fp32",
         data: steep,
         text: &[],
-        mutants: &[edit("keys behind the end count", &[("ct.where(keep, power(s * factor - shift_q), 0.0)", "power(s * factor - shift_q)")])],
+        mutants: &[edit(
+            "keys behind the end count",
+            &[("ct.where(keep, power(s * factor - shift_q), 0.0)", "power(s * factor - shift_q)")],
+        )],
     },
 ];

@@ -182,6 +182,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let of_rows = [batch, heads, queries.next_multiple_of(ROWS)];
     // What a forward pass has left: weights of a query's keys that sum up to about 1.
     let lse = Fill::Normal { mean: (keys.max(1) as f64).ln() + 0.5, sd: 0.25 };
+    // Problems of a size that is measured have none, as libraries take none.
+    let d_lse = Fill::Normal { mean: 0.0, sd: if queries < 512 { 1.0 } else { 0.0 } };
     let tensors = vec![
         TensorSpec::new("Q", storage, asked, Role::Input),
         TensorSpec::new("K", storage, shared, Role::Input),
@@ -189,7 +191,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         TensorSpec::new("O", storage, asked, Role::Input),
         TensorSpec { fill: lse, ..TensorSpec::new("lse", statistics, [batch, heads, queries], Role::Input) },
         TensorSpec::new("dO", storage, asked, Role::Input),
-        TensorSpec::new("dlse", statistics, [batch, heads, queries], Role::Input),
+        TensorSpec { fill: d_lse, ..TensorSpec::new("dlse", statistics, [batch, heads, queries], Role::Input) },
         TensorSpec::new("dQ", storage, asked, Role::Output),
         TensorSpec::new("dK", storage, shared, Role::Output),
         TensorSpec::new("dV", storage, shared, Role::Output),

@@ -73,7 +73,9 @@ fn sizes(sizes: &Sizes) -> Result<Problem, Unsupported> {
     let [batch, heads, shared, pages, page, most, dim] =
         ["batch", "heads", "shared", "pages", "page", "most", "dim"].map(|name| sizes.get(name));
     if shared == 0 || !heads.is_multiple_of(shared) {
-        return Err(Unsupported(format!("`Q` has {heads} heads and `k_cache` {shared}: the first are no multiple of the second")));
+        return Err(Unsupported(format!(
+            "`Q` has {heads} heads and `k_cache` {shared}: the first are no multiple of the second"
+        )));
     }
     Ok(problem([batch, heads, heads / shared, pages, page, most, dim], sizes.variant))
 }

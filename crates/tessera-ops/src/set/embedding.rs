@@ -26,6 +26,7 @@ pub(crate) static EMBEDDING: Operator = Operator {
         },
         problem: |sizes| Ok(problem(["tokens", "vocab", "dim"].map(|name| sizes.get(name)))),
     },
+    further_precisions: &["fp64", "fp8_e4m3@accum(fp32)", "fp8_e5m2@accum(fp32)"],
     plan: look_up,
     gradient: Some(&EMBEDDING_BACKWARD),
     ..NEW
@@ -108,7 +109,12 @@ const NEW: Operator = Operator {
         let [tokens, vocab, dim] = draw.extents(draw.elements(), [1000, 1000, 2000]);
         problem([tokens, vocab, dim])
     },
-    calls: Calls { variants: &[""], default: Some(""), signature: |_| Signature::new(&[], &[]), problem: |_| Ok(problem([0; 3])) },
+    calls: Calls {
+        variants: &[""],
+        default: Some(""),
+        signature: |_| Signature::new(&[], &[]),
+        problem: |_| Ok(problem([0; 3])),
+    },
     numbers: &[],
     plan: look_up,
     ways: None,
@@ -230,7 +236,7 @@ fn add_up(problem: &Problem, policy: Policy, _machine: Machine) -> Result<Plan, 
             metric: Metric::Bandwidth,
             formula: "cotangents and ids read once, the table's gradient written once",
         },
-        exact_lane: true,
+        exact_lane: false,
         reference: Box::new(Summed { tokens, dim, storage, acc }),
     })
 }
@@ -276,16 +282,19 @@ fn append(problem: &Problem, policy: Policy, _machine: Machine) -> Result<Plan, 
         Storage::Plain(dtype) if dtype.bits() >= 8 => dtype,
         _ => return Err(Unsupported(format!("kv_append takes no `{policy}`"))),
     };
-    let [tokens, pages, page, heads, dim] =
-        ["tokens", "pages", "page", "heads", "dim"].map(|name| problem.get(name) as usize);
+    let [tokens, pages, page, heads, dim] = ["tokens", "pages", "page", "heads", "dim"].map(|name| problem.get(name) as usize);
     let (slots, n) = (pages * page, heads * dim);
     if slots > i32::MAX as usize {
         return Err(Unsupported(format!("{slots} slots: they are numbered in 32 bits")));
     }
     let tile = columns(n);
     let launch = |x, cache| {
-        let arguments =
-            vec![("x", Argument::Tensor(x)), ("slots", Argument::Tensor(2)), ("cache", Argument::Tensor(cache)), ("TILE", int(tile))];
+        let arguments = vec![
+            ("x", Argument::Tensor(x)),
+            ("slots", Argument::Tensor(2)),
+            ("cache", Argument::Tensor(cache)),
+            ("TILE", int(tile)),
+        ];
         grid(tokens, n, tile).map(|grid| LaunchSpec::new("append", arguments, grid))
     };
     let launches = if tokens == 0 { Vec::new() } else { vec![launch(0, 3)?, launch(1, 4)?] };

@@ -14,9 +14,7 @@ use super::by_row::{ByRow, Line, integer, numbers};
 use super::embedding::{columns, grid};
 use super::rows;
 use crate::element::{storable, underflow};
-use crate::operator::{
-    Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported,
-};
+use crate::operator::{Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
 use crate::signature::{Calls, Operand, Signature, Sizes};
 use crate::work::{Metric, Work, packed_bytes};
@@ -56,7 +54,8 @@ pub(crate) static MOE_GATE_BACKWARD: Operator = Operator {
         variants: &GATES,
         default: Some(""),
         signature: |_| {
-            let inputs = &[Operand("logits", "..tokens experts"), Operand("ids", "..tokens k"), Operand("dweights", "..tokens k")];
+            let inputs =
+                &[Operand("logits", "..tokens experts"), Operand("ids", "..tokens k"), Operand("dweights", "..tokens k")];
             Signature::new(inputs, &[Operand("dlogits", "..tokens experts")]).types(PLACES).sums(&["dweights"])
         },
         problem: of_gate,
@@ -104,6 +103,7 @@ pub(crate) static MOE_PERMUTE: Operator = Operator {
         },
         ..NEW.calls
     },
+    further_precisions: &["fp64", "fp8_e4m3@accum(fp32)", "fp8_e5m2@accum(fp32)"],
     plan: permute,
     gradient: Some(&MOE_PERMUTE_BACKWARD),
     ..NEW
@@ -336,7 +336,8 @@ fn gate_backward(problem: &Problem, policy: Policy, _machine: Machine) -> Result
         for (at, (want, bound)) in want.iter_mut().zip(bound).enumerate() {
             let exact = weight(at) * (cotangent[at] - sum);
             let difference = 2.0 * relative * magnitude + 2.0 * u * (cotangent[at].abs() + sum.abs());
-            *bound = (relative + model.u_out) * exact.abs() + weight(at) * difference + model.floor + f64::from(f32::MIN_POSITIVE);
+            *bound =
+                (relative + model.u_out) * exact.abs() + weight(at) * difference + model.floor + f64::from(f32::MIN_POSITIVE);
             *want = storable(storage, exact);
         }
     };
@@ -451,10 +452,7 @@ impl Places {
 
     fn place(&self) -> TensorSpec {
         let slots = self.tokens * self.k;
-        TensorSpec {
-            fill: Fill::Distinct { below: slots as u64 },
-            ..TensorSpec::new("place", DType::I32, [slots], Role::Input)
-        }
+        TensorSpec { fill: Fill::Distinct { below: slots as u64 }, ..TensorSpec::new("place", DType::I32, [slots], Role::Input) }
     }
 
     fn numbers(&self, name: &'static str, role: Role) -> TensorSpec {
@@ -462,7 +460,12 @@ impl Places {
     }
 
     /// A block for each row and a part of its columns.
-    fn launch<const N: usize>(&self, kernel: &'static str, names: [&'static str; N], wants_acc: bool) -> Result<LaunchSpec, Unsupported> {
+    fn launch<const N: usize>(
+        &self,
+        kernel: &'static str,
+        names: [&'static str; N],
+        wants_acc: bool,
+    ) -> Result<LaunchSpec, Unsupported> {
         let mut arguments = tensors_of(names);
         arguments.extend([("K", int(self.k)), ("TILE", int(self.tile))]);
         arguments.extend(wants_acc.then_some(("ACC", Argument::Type(self.acc))));
