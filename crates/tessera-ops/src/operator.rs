@@ -25,6 +25,19 @@ pub const OPERATORS: &[&Operator] = &[
     &set::attention::ATTENTION,
     &set::conv2d::CONV2D,
     &set::conv2d_backward::CONV2D_BACKWARD,
+    &set::attention_lse::ATTENTION_LSE,
+    &set::attention_backward::ATTENTION_BACKWARD,
+    &set::attention_decode::ATTENTION_DECODE,
+    &set::embedding::EMBEDDING,
+    &set::embedding::EMBEDDING_BACKWARD,
+    &set::embedding::KV_APPEND,
+    &set::moe::MOE_GATE,
+    &set::moe::MOE_GATE_BACKWARD,
+    &set::moe::MOE_SORT,
+    &set::moe::MOE_PERMUTE,
+    &set::moe::MOE_PERMUTE_BACKWARD,
+    &set::moe::MOE_COMBINE,
+    &set::moe::MOE_COMBINE_BACKWARD,
     &set::vector::VECTOR,
     &set::layer_norm::LAYER_NORM,
     &set::rms_norm::RMS_NORM,
@@ -312,6 +325,12 @@ pub enum Fill {
     Columns(Pattern),
     /// The rows of a sparse matrix's elements, row by row.
     Rows(Pattern),
+    /// Different integers from 0 up to a number, in random order: places of rows that change theirs. Where there are more elements than such
+    /// numbers, they begin anew.
+    Distinct {
+        /// The first number that is none of them.
+        below: u64,
+    },
 }
 
 impl Fill {
@@ -323,7 +342,7 @@ impl Fill {
     pub fn exact(self) -> Fill {
         match self {
             Fill::Normal { .. } | Fill::Integers { .. } => Fill::Integers { least: -2, greatest: 2 },
-            Fill::Bounds { .. } | Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) => self,
+            Fill::Bounds { .. } | Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) | Fill::Distinct { .. } => self,
         }
     }
 }

@@ -57,6 +57,8 @@ pub struct Signature {
     pub scalars: &'static [&'static str],
     /// Arrays that hold another type than the first one, by name.
     pub types: &'static [(&'static str, DType)],
+    /// Arrays that hold what sums are kept in, by name: `f64` beside arrays of `f64`, else `f32`.
+    pub sums: &'static [&'static str],
     /// The scalar that has the first output read, too, where it is not 0.
     pub rereads: Option<&'static str>,
     /// Outputs that are read as well, and given therefore.
@@ -73,7 +75,17 @@ pub(crate) type Follows = (&'static str, fn(&Problem) -> u64);
 impl Signature {
     /// Without numbers.
     pub(crate) const fn new(inputs: &'static [Operand], outputs: &'static [Operand]) -> Signature {
-        Signature { inputs, outputs, scalars: &[], types: &[], rereads: None, updated: &[], bounds: None, follows: &[] }
+        Signature {
+            inputs,
+            outputs,
+            scalars: &[],
+            types: &[],
+            sums: &[],
+            rereads: None,
+            updated: &[],
+            bounds: None,
+            follows: &[],
+        }
     }
 
     /// With arrays of types of their own.
@@ -89,6 +101,18 @@ impl Signature {
     /// With axes whose extents follow from the problem.
     pub(crate) const fn follows(self, follows: &'static [Follows]) -> Signature {
         Signature { follows, ..self }
+    }
+
+    /// With arrays of the type that sums are kept in.
+    pub(crate) const fn sums(self, sums: &'static [&'static str]) -> Signature {
+        Signature { sums, ..self }
+    }
+
+    /// The type of an array that does not hold the first one's.
+    pub(crate) fn own_type(&self, name: &str, first: DType) -> Option<DType> {
+        let sums = if first == DType::F64 { DType::F64 } else { DType::F32 };
+        let own = self.types.iter().find_map(|&(own, dtype)| (own == name).then_some(dtype));
+        own.or_else(|| self.sums.contains(&name).then_some(sums))
     }
 
     /// With outputs that are changed in place.

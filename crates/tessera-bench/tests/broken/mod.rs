@@ -1,6 +1,7 @@
 //! Cases of the operator library and what is broken in each.
 
 mod attention;
+mod attn;
 mod bandwidth;
 mod elem;
 mod gemm;
@@ -26,6 +27,7 @@ pub(crate) const CASES: &[&[Case]] = &[
     quantised::CASES,
     grouped::CASES,
     attention::CASES,
+    attn::CASES,
     vector::CASES,
     histogram::CASES,
     rows::CASES,

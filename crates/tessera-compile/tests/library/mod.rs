@@ -103,7 +103,7 @@ fn given((name, argument): &(&'static str, Argument), plan: &Plan) -> Option<(St
                 Fill::RowOffsets(pattern) => Given::Bounds(spec.dtype, sizes, pattern.elements as u64),
                 Fill::Columns(pattern) => Given::Bounds(spec.dtype, sizes, pattern.columns as u64 - 1),
                 Fill::Rows(pattern) => Given::Bounds(spec.dtype, sizes, pattern.rows as u64 - 1),
-                Fill::Normal { .. } | Fill::Integers { .. } => Given::Array(spec.dtype, sizes),
+                Fill::Normal { .. } | Fill::Integers { .. } | Fill::Distinct { .. } => Given::Array(spec.dtype, sizes),
             }
         }
         Argument::Int(value) => Given::Number(value as f64),
