@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tessera_ops::{LaunchSpec, Machine, Plan, PlanError, Planned, Unsupported, Way};
+use tessera_ops::{LaunchSpec, Machine, Plan, PlanError, Planned, Rung, Unsupported, Way};
 use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, Lock, Site, Tensor};
 
 use crate::case::Fault;
@@ -11,12 +11,22 @@ use crate::selection::Entry;
 use crate::status::Status;
 use crate::tune::TunedLaunch;
 
+/// How an operator does a case.
+#[derive(Clone, Debug)]
+pub(crate) enum Manner {
+    /// As the lockfile says, else as it chooses.
+    Own,
+    /// Cut into blocks in a way.
+    Way(Way),
+    /// By simpler kernels.
+    Rung(&'static Rung),
+}
+
 /// A case as its operator is asked for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) entry: Entry,
-    /// The way that an implementation is called by; none where the lockfile says it.
-    pub(crate) way: Option<Way>,
+    pub(crate) manner: Manner,
     /// How its launches are compiled.
     pub(crate) options: CompileOptions,
     pub(crate) device: Device,
@@ -29,9 +39,13 @@ impl Asked {
     pub(crate) fn plan(&self) -> Result<Planned, Fault> {
         let Entry { operator, problem, policy } = &self.entry;
         let machine = Machine::of(&self.device);
-        if let Some(way) = &self.way {
-            let plan = operator.plan_in(problem, *policy, machine, way).map_err(unsupported)?;
-            return Ok(Planned { plan, tuned: None });
+        let named = match &self.manner {
+            Manner::Own => None,
+            Manner::Way(way) => Some(operator.plan_in(problem, *policy, machine, way)),
+            Manner::Rung(rung) => Some(operator.plan_on(rung, problem, *policy, machine)),
+        };
+        if let Some(plan) = named {
+            return Ok(Planned { plan: plan.map_err(unsupported)?, tuned: None });
         }
         let lock = self.lock.as_deref().filter(|_| Lock::is_asked(&self.options));
         let planned = operator.plan_with(problem, *policy, machine, lock.map(|lock| (lock, Site::Device(&self.device))));
@@ -63,7 +77,7 @@ impl Asked {
         let mut shared: Vec<Guarded> = Vec::new();
         let mut launches = Vec::new();
         for &way in ways {
-            let asked = Asked { way: Some(way.clone()), ..self.clone() };
+            let asked = Asked { manner: Manner::Way(way.clone()), ..self.clone() };
             let plan = asked.plan()?.plan;
             let mut places = Vec::new();
             for spec in &plan.tensors {

@@ -7,14 +7,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tessera_driver::DriverError;
-use tessera_ops::{Argument, Fill, Inputs, Machine, Plan, Planned, Role, Way};
+use tessera_ops::{Argument, Fill, Inputs, Machine, Operator, Plan, Planned, Role};
 use tessera_runtime::lock::{config_text, parse_config};
 use tessera_runtime::{
     CompileOptions, Device, DriverDevice, Kernel, Lock, PreparedLaunch, RandomStream, Site, Tensor, TensorError,
 };
 use tessera_types::{DType, FloatFormat, IntFormat};
 
-use crate::asked::{Asked, compile_fault, unsupported};
+use crate::asked::{Asked, Manner, compile_fault, unsupported};
 use crate::case::{CaseKey, Check, Expected, Fault, FlopClass, Lane, Metric, Output, Phase, Place, Poison, Size, Subject, Work};
 use crate::clock::ClockFacts;
 use crate::device::{Compiled, DeviceSubject, DeviceTensors, DeviceTimer, Launcher, Timing, launch_fault};
@@ -77,6 +77,13 @@ impl Library {
         without
     }
 
+    /// Adds to each case the rungs of its operator's ladder, from the simplest on.
+    pub fn add_rungs(&mut self) {
+        for (case, entry) in self.cases.iter_mut().zip(&self.entries) {
+            case.implementations.extend(entry.operator.ladder.iter().map(|rung| rung.name.to_string()));
+        }
+    }
+
     /// Keeps at most `most` cases of each operator and precision, the first ones of a fair order.
     pub fn limit(&mut self, most: usize, seed: u64) {
         let keys: Vec<&CaseKey> = self.cases.iter().map(|case| &case.key).collect();
@@ -136,9 +143,13 @@ pub fn one_way_alone(cases: &[CaseKey]) -> Vec<String> {
     kinds.iter().map(|(operator, precision)| format!("`{operator}` in {precision} is cut into blocks in one way alone")).collect()
 }
 
-/// The choices that an implementation is called by; `None` where it has another name.
-pub(crate) fn way(implementation: &str) -> Option<Way> {
-    parse_config(implementation).filter(|way| !way.is_empty())
+/// How an operator's implementation of a name does a case, a way by its choices and a rung by its name; `None` where the name is none of its.
+pub(crate) fn manner(operator: &Operator, implementation: &str) -> Option<Manner> {
+    let way = || parse_config(implementation).filter(|way| !way.is_empty()).map(Manner::Way);
+    match implementation {
+        TESSERA => Some(Manner::Own),
+        name => operator.rung(name).map(Manner::Rung).or_else(way),
+    }
 }
 
 fn distribution(plan: &Plan) -> String {
@@ -209,12 +220,14 @@ impl Tunable for Library {
     }
 }
 impl Library {
-    /// A case as an implementation runs it: in the way that this is called by, else as the lockfile says.
+    /// A case as an implementation runs it.
     pub(crate) fn asked(&self, case: &CaseSpec, implementation: &str) -> Result<Asked, Fault> {
         let Library { options, device, lock, .. } = self;
+        let entry = self.entry_of(case)?.clone();
         Ok(Asked {
-            entry: self.entry_of(case)?.clone(),
-            way: way(implementation),
+            // Others work on the tensors of the operator's own plan.
+            manner: manner(entry.operator, implementation).unwrap_or(Manner::Own),
+            entry,
             options: options.clone(),
             device: device.clone(),
             lock: lock.clone(),

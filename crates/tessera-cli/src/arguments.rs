@@ -375,6 +375,9 @@ pub(crate) struct Check {
     /// `@FILE` with such a text in each line; when absent, the edges of their tiles.
     #[arg(long)]
     pub(crate) sizes: Option<String>,
+    /// Check the simpler kernels of operators' ladders, too (`tessera list ops`).
+    #[arg(long)]
+    pub(crate) rungs: bool,
     /// Check so many problems of random sizes of each operator, its precisions and variants in turn.
     #[arg(long, value_name = "N")]
     pub(crate) cases: Option<NonZeroUsize>,
@@ -460,6 +463,9 @@ pub(crate) struct Bench {
     /// `emu`.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) ways: usize,
+    /// Run the simpler kernels of operators' ladders beside them, too (`tessera list ops`).
+    #[arg(long)]
+    pub(crate) rungs: bool,
     /// Blocks of baseline kernels; those of `--grid` when absent.
     #[arg(long, value_name = "X[,Y[,Z]]")]
     pub(crate) baseline_grid: Option<String>,

@@ -100,7 +100,7 @@ fn files_go_in_and_come_out_as_from_rust() {
     let (code, text) = tessera(path, "run softmax x=@x.npy y=zeros:f32[6,10] --save y=z.npy --device cpu --json");
     let object: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     assert_eq!((code, &object["passed"], &object["operator"]), (0, &Value::from(true), &Value::from("softmax")));
-    assert_eq!(object["output"]["shape"], serde_json::json!([6, 10]));
+    assert_eq!(object["outputs"][0]["shape"], serde_json::json!([6, 10]));
     assert_eq!(object["kernels"][0]["kernel"], "softmax");
     assert!(read("z.npy").same_bits(&read("y.npy")).expect("one shape"));
 }

@@ -8,7 +8,7 @@
 //! let (a, b) = (Tensor::ones(DType::F32, &[3, 64])?, Tensor::ones(DType::F32, &[5, 64])?);
 //! let call = Call { variant: Some("nt"), tensors: vec![("A", a), ("B", b)], scalars: vec![("alpha", 0.5)], lock: None };
 //! let c = gemm.resolve(&call)?.run()?;
-//! assert_eq!((c.shape(), c.read::<f32>()?[0]), (&[3, 5][..], 32.0));
+//! assert_eq!((c[0].shape(), c[0].read::<f32>()?[0]), (&[3, 5][..], 32.0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -188,16 +188,37 @@ pub struct Resolved {
     plan: Plan,
     /// What was given for each of the plan's tensors, in the plan's shapes.
     given: Vec<Option<Tensor>>,
-    output: Operand,
-    position: usize,
-    shape: Vec<usize>,
-    /// The output as it was given.
-    own: Option<Tensor>,
+    outputs: Vec<OutputArray>,
     device: Device,
     /// Where choices for its kernels are.
     lock: Option<Arc<Lock>>,
     /// The way of the lockfile that the plan was made by.
     tuned: Option<Tuned>,
+}
+
+/// One of a call's results.
+#[derive(Clone, Debug)]
+pub struct OutputArray {
+    /// Its name.
+    pub name: &'static str,
+    /// Its element type.
+    pub dtype: DType,
+    /// Its shape, as callers see it.
+    pub shape: Vec<usize>,
+    /// The array that was given for it.
+    pub given: Option<Tensor>,
+    /// Its place in the plan.
+    position: usize,
+}
+
+impl OutputArray {
+    /// The array that was given, else a new one of zeros.
+    fn array(&self, device: &Device) -> Result<Tensor, CallError> {
+        match &self.given {
+            Some(given) => Ok(given.clone()),
+            None => Tensor::zeros_on(self.dtype, &self.shape, device).map_err(|error| memory(self.name, error)),
+        }
+    }
 }
 
 impl Operator {
@@ -223,16 +244,15 @@ impl Operator {
     pub fn resolve_in(&'static self, call: &Call<'_>, policy: Option<Policy>) -> Result<Resolved, CallError> {
         let (variant, signature) = self.signature(call.variant)?;
         self.refuse_unknown(call, variant, &signature)?;
-        let all = || signature.inputs.iter().copied().chain([signature.output]);
         let find = |operand: Operand| call.tensors.iter().find(|(name, _)| *name == operand.name()).map(|(_, tensor)| tensor);
-        let given: Vec<(Operand, &Tensor)> = all().filter_map(|operand| Some((operand, find(operand)?))).collect();
+        let given: Vec<(Operand, &Tensor)> = signature.arrays().filter_map(|operand| Some((operand, find(operand)?))).collect();
         let (first, one) = given[0];
         for &(operand, tensor) in &given {
             let own = signature.types.iter().find(|(name, _)| *name == operand.name());
             if let Some(&(name, wanted)) = own.filter(|(_, wanted)| *wanted != tensor.dtype()) {
                 return Err(CallError::OwnType { operator: self.name, name, found: tensor.dtype(), wanted });
             }
-            if own.is_none() && tensor.dtype() != one.dtype() && operand != signature.output {
+            if own.is_none() && tensor.dtype() != one.dtype() && !signature.outputs.contains(&operand) {
                 let arrays = [(first.name(), one.dtype()), (operand.name(), tensor.dtype())];
                 return Err(CallError::Types { operator: self.name, arrays });
             }
@@ -252,24 +272,29 @@ impl Operator {
             }
         }
         let device = one.device();
-        let output = signature.output;
-        let own = find(output).cloned();
+        let wanted = signature.outputs.first().and_then(|output| find(*output)).map(Tensor::dtype);
         let policy = match policy {
             Some(policy) if policy.storage() == Storage::Plain(one.dtype()) => policy,
             Some(policy) => return Err(CallError::Stored { policy, name: first.name(), found: one.dtype() }),
-            None => self.policy_of(one.dtype(), own.as_ref().map(Tensor::dtype))?,
+            None => self.policy_of(one.dtype(), wanted)?,
         };
         let lock = call.lock.as_deref().map(|lock| (lock, Site::Device(&device)));
         let Planned { mut plan, tuned } = self.plan_with(&problem, policy, Machine::of(&device), lock)?;
         for (name, value) in call.scalars.iter().filter(|(name, _)| !self.numbers.iter().any(|(own, _)| own == name)) {
             set_scalar(&mut plan, name, *value)?;
         }
-        let position =
-            plan.tensors.iter().position(|spec| spec.name == output.name()).expect("a signature names tensors of its plan");
-        let wanted = plan.tensors[position].dtype;
-        if let Some(found) = own.as_ref().map(Tensor::dtype).filter(|found| *found != wanted) {
-            return Err(CallError::OutputType { operator: self.name, output: output.name(), found, wanted, input: one.dtype() });
-        }
+        let result = |operand: &Operand| {
+            let (name, given) = (operand.name(), find(*operand).cloned());
+            let position = plan.tensors.iter().position(|spec| spec.name == name).expect("a signature names tensors of its plan");
+            let wanted = plan.tensors[position].dtype;
+            match given.as_ref().map(Tensor::dtype).filter(|found| *found != wanted) {
+                Some(found) => {
+                    Err(CallError::OutputType { operator: self.name, output: name, found, wanted, input: one.dtype() })
+                }
+                None => Ok(OutputArray { name, dtype: wanted, shape: operand.shape(&sizes), given, position }),
+            }
+        };
+        let outputs = signature.outputs.iter().map(result).collect::<Result<Vec<_>, _>>()?;
         let in_place = |spec: &crate::TensorSpec| {
             let found = given.iter().find(|(operand, _)| operand.name() == spec.name && spec.role == Role::Input);
             found
@@ -277,22 +302,22 @@ impl Operator {
                 .transpose()
         };
         let given = plan.tensors.iter().map(in_place).collect::<Result<_, _>>()?;
-        let (shape, lock) = (output.shape(&sizes), call.lock.clone());
-        Ok(Resolved { operator: self, shape, plan, given, output, position, own, device, lock, tuned })
+        Ok(Resolved { operator: self, plan, given, outputs, device, lock: call.lock.clone(), tuned })
     }
 
     /// Refuses arguments that the variant does not take, and asks for those that it needs.
     fn refuse_unknown(&self, call: &Call<'_>, variant: &str, signature: &Signature) -> Result<(), CallError> {
         let inputs = signature.inputs.iter().map(|operand| operand.to_string());
         let mut taken = inputs.collect::<Vec<_>>().join(", ");
-        taken.push_str(&format!(" and gives {}", signature.output));
+        let outputs: Vec<String> = signature.outputs.iter().map(|operand| operand.to_string()).collect();
+        taken.push_str(&format!(" and gives {}", outputs.join(", ")));
         if !signature.scalars.is_empty() {
             taken.push_str(&format!(", with {}", words(signature.scalars)));
         }
         let operator = if variant.is_empty() { self.name.to_string() } else { format!("{} {variant}", self.name) };
         let wrong =
             |name: &str, what| CallError::Argument { operator: operator.clone(), name: name.into(), what, taken: taken.clone() };
-        let arrays: Vec<&str> = signature.inputs.iter().chain([&signature.output]).map(|operand| operand.name()).collect();
+        let arrays: Vec<&str> = signature.arrays().map(|operand| operand.name()).collect();
         let names: Vec<&str> =
             call.tensors.iter().map(|(name, _)| *name).chain(call.scalars.iter().map(|(name, _)| *name)).collect();
         for (at, name) in names.iter().enumerate() {
@@ -310,12 +335,14 @@ impl Operator {
             return Err(wrong(missing.name(), "not given"));
         }
         let rereads = call.scalars.iter().any(|(name, value)| signature.rereads == Some(*name) && *value != 0.0);
-        let output = signature.output.name();
-        match (is_given(output), rereads, signature.output_says_sizes()) {
-            (false, true, _) => Err(wrong(output, "not given, but read as well")),
-            (false, _, true) => Err(wrong(output, "not given, and nothing else says how large it is")),
-            _ => Ok(()),
+        for (at, output) in signature.outputs.iter().enumerate().filter(|(_, output)| !is_given(output.name())) {
+            match (at == 0 && rereads || signature.updated.contains(&output.name()), signature.says_sizes(*output)) {
+                (true, _) => return Err(wrong(output.name(), "not given, but read as well")),
+                (_, true) => return Err(wrong(output.name(), "not given, and nothing else says how large it is")),
+                _ => {}
+            }
         }
+        Ok(())
     }
 
     /// The operator's policy for arrays of a type: the one that gives results of the type that is wanted, where there is one, else the
@@ -384,14 +411,9 @@ impl Resolved {
         self.tuned.as_ref()
     }
 
-    /// The output's name, type and shape.
-    pub fn output(&self) -> (&'static str, DType, &[usize]) {
-        (self.output.name(), self.plan.tensors[self.position].dtype, &self.shape)
-    }
-
-    /// The output that was given, if one was.
-    pub fn given_output(&self) -> Option<&Tensor> {
-        self.own.as_ref()
+    /// What it gives, in the operator's order.
+    pub fn outputs(&self) -> &[OutputArray] {
+        &self.outputs
     }
 
     /// Where it runs: the device of its arrays.
@@ -399,17 +421,18 @@ impl Resolved {
         &self.device
     }
 
-    /// Compiles the launches that write an output of the shape and type of [`Resolved::output`], or finds them compiled. They run in
-    /// order.
-    pub fn prepare(&self, output: &Tensor, options: &CompileOptions) -> Result<Vec<PreparedLaunch>, CallError> {
+    /// Compiles the launches that write arrays of the shapes and types of [`Resolved::outputs`], one for each of these, or finds them compiled. They
+    /// run in order.
+    pub fn prepare(&self, outputs: &[Tensor], options: &CompileOptions) -> Result<Vec<PreparedLaunch>, CallError> {
         let mut tensors = Vec::new();
         for (position, (spec, given)) in self.plan.tensors.iter().zip(&self.given).enumerate() {
-            let tensor = match given {
-                Some(tensor) => Ok(tensor.clone()),
+            let output = self.outputs.iter().position(|output| output.position == position).map(|at| &outputs[at]);
+            let tensor = match (given, output) {
+                (Some(tensor), _) => Ok(tensor.clone()),
                 // Written as it lies: a copy would be written in its place.
-                None if position == self.position && output.shape() == spec.shape => Ok(output.clone()),
-                None if position == self.position => output.reshape(&spec.shape),
-                None => Tensor::zeros_on(spec.dtype, &spec.shape, &self.device),
+                (None, Some(output)) if output.shape() == spec.shape => Ok(output.clone()),
+                (None, Some(output)) => output.reshape(&spec.shape),
+                (None, None) => Tensor::zeros_on(spec.dtype, &spec.shape, &self.device),
             };
             tensors.push(tensor.map_err(|error| memory(spec.name, error))?);
         }
@@ -417,14 +440,10 @@ impl Resolved {
         Ok(self.plan.prepare(&kernels, |position| tensors[position].clone(), options, &self.device)?)
     }
 
-    /// Runs it and gives the output: the one that was given, else a new one on the device of the inputs.
-    pub fn run(&self) -> Result<Tensor, CallError> {
-        let (name, dtype, shape) = self.output();
-        let output = match &self.own {
-            Some(output) => output.clone(),
-            None => Tensor::zeros_on(dtype, shape, &self.device).map_err(|error| memory(name, error))?,
-        };
-        self.prepare(&output, &CompileOptions::default())?.iter().try_for_each(PreparedLaunch::run)?;
-        Ok(output)
+    /// Runs it and gives the outputs, in the operator's order: those that were given, else new ones on the device of the inputs.
+    pub fn run(&self) -> Result<Vec<Tensor>, CallError> {
+        let outputs = self.outputs.iter().map(|output| output.array(&self.device)).collect::<Result<Vec<_>, _>>()?;
+        self.prepare(&outputs, &CompileOptions::default())?.iter().try_for_each(PreparedLaunch::run)?;
+        Ok(outputs)
     }
 }

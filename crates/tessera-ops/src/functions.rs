@@ -38,14 +38,27 @@ impl Mask {
     }
 }
 
-fn run(
+/// The results of an operator, in its order.
+pub(crate) fn all<const RESULTS: usize>(
+    operator: &'static Operator,
+    variant: &str,
+    tensors: &[(&str, &Tensor)],
+    scalars: &[(&str, f64)],
+) -> Result<[Tensor; RESULTS], CallError> {
+    let tensors = tensors.iter().map(|(name, tensor)| (*name, (*tensor).clone())).collect();
+    let results = operator.resolve(&Call { variant: Some(variant), tensors, scalars: scalars.to_vec(), lock: None })?.run()?;
+    Ok(results.try_into().expect("a function knows how many results its operator gives"))
+}
+
+/// The result of an operator that has one.
+pub(crate) fn run(
     operator: &'static Operator,
     variant: &str,
     tensors: &[(&str, &Tensor)],
     scalars: &[(&str, f64)],
 ) -> Result<Tensor, CallError> {
-    let tensors = tensors.iter().map(|(name, tensor)| (*name, (*tensor).clone())).collect();
-    operator.resolve(&Call { variant: Some(variant), tensors, scalars: scalars.to_vec(), lock: None })?.run()
+    let [result] = all(operator, variant, tensors, scalars)?;
+    Ok(result)
 }
 
 /// Softmax over the last axis: `x[..., keys]` gives an array of its shape and type.
@@ -103,7 +116,8 @@ pub fn gemm(a: &Tensor, b: &Tensor) -> Result<Tensor, CallError> {
 /// ```
 pub fn gemm_in(a: &Tensor, b: &Tensor, policy: Policy) -> Result<Tensor, CallError> {
     let call = Call { variant: Some("nn"), tensors: vec![("A", a.clone()), ("B", b.clone())], scalars: Vec::new(), lock: None };
-    set::gemm::GEMM.resolve_in(&call, Some(policy))?.run()
+    let mut results = set::gemm::GEMM.resolve_in(&call, Some(policy))?.run()?;
+    Ok(results.remove(0))
 }
 
 /// Rows of `a[tokens, k]` in groups, each group times its own matrix of `b[groups, k, n]`, in one launch: `[tokens, n]` in the type of `a`, or in
@@ -179,10 +193,10 @@ pub fn linear_residual(x: &Tensor, weight: &Tensor, bias: &Tensor, residual: &Te
 /// use tessera_runtime::Tensor;
 /// use tessera_types::DType;
 /// let (x, zeros) = (Tensor::ones(DType::F32, &[2, 8])?, Tensor::zeros(DType::F32, &[5, 8])?);
-/// assert_eq!(tessera_ops::swiglu(&x, &zeros, &zeros)?.to_f64()?, [0.0; 10]);
+/// assert_eq!(tessera_ops::linear_swiglu(&x, &zeros, &zeros)?.to_f64()?, [0.0; 10]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn swiglu(x: &Tensor, gate: &Tensor, up: &Tensor) -> Result<Tensor, CallError> {
+pub fn linear_swiglu(x: &Tensor, gate: &Tensor, up: &Tensor) -> Result<Tensor, CallError> {
     run(&set::linear::LINEAR, "swiglu", &[("x", x), ("gate", gate), ("up", up)], &[])
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, Lock, PreparedLaunch, Sharing, Tensor, Value};
 use tessera_types::Arch;
 
-use crate::operator::{Argument, LaunchSpec, Machine, Operator, Plan};
+use crate::operator::{Argument, KernelFile, LaunchSpec, Machine, Operator, Plan};
 
 impl Machine {
     /// The kind of machine that a device is.
@@ -20,9 +20,13 @@ impl Machine {
 }
 
 impl Plan {
-    /// The kernel of each launch, from a source text; `file` names it in messages.
+    /// The kernel of each launch, of the operator's file and of this one from a source text; `file` names it in messages.
     pub fn kernels(&self, file: &str, text: &str) -> Result<Vec<Kernel>, KernelError> {
-        self.launches.iter().map(|launch| Kernel::from_source(file, text, launch.kernel)).collect()
+        let kernel = |launch: &LaunchSpec| match launch.file.filter(|own| own.name != file) {
+            Some(own) => Kernel::from_source(own.name, own.text, launch.kernel),
+            None => Kernel::from_source(file, text, launch.kernel),
+        };
+        self.launches.iter().map(kernel).collect()
     }
 
     /// Compiles the launches, or finds them compiled, for the tensors that `tensor` has in the plan's places.
@@ -63,7 +67,7 @@ impl LaunchSpec {
     }
 }
 
-/// Kernels of the library that were asked for, by the names of their operator and their own: each is read once.
+/// Kernels of the library that were asked for, by the names of their file and their own: each is read once.
 static READ: Mutex<Vec<(&str, &str, Kernel)>> = Mutex::new(Vec::new());
 
 impl Operator {
@@ -72,11 +76,12 @@ impl Operator {
         let kernel = |launch: &LaunchSpec| -> Result<Kernel, KernelError> {
             // Every change leaves the list whole, so a panic elsewhere does not spoil it.
             let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((.., kernel)) = read.iter().find(|(operator, name, _)| (*operator, *name) == (self.name, launch.kernel)) {
+            let file = launch.file.unwrap_or(KernelFile { name: self.file, text: self.source });
+            if let Some((.., kernel)) = read.iter().find(|(own, name, _)| (*own, *name) == (file.name, launch.kernel)) {
                 return Ok(kernel.clone());
             }
-            let kernel = Kernel::from_source(self.file, self.source, launch.kernel)?;
-            read.push((self.name, launch.kernel, kernel.clone()));
+            let kernel = Kernel::from_source(file.name, file.text, launch.kernel)?;
+            read.push((file.name, launch.kernel, kernel.clone()));
             Ok(kernel)
         };
         let with_lock = |kernel: Kernel| if let Some(lock) = lock { kernel.with_lock(Arc::clone(lock)) } else { kernel };

@@ -23,13 +23,13 @@ mod tuned;
 mod work;
 
 pub use ahead::{Ahead, AheadError};
-pub use call::{Call, CallError, Resolved};
+pub use call::{Call, CallError, OutputArray, Resolved};
 pub use draw::Draw;
 pub use functions::*;
 pub use matrix::{Matrices, Matrix};
 pub use operator::{
-    Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OPERATORS, Operator, OutputRows, Plan, PossibleWay, Reference, Role,
-    RowIdentity, TensorSpec, Unsupported, Way, find,
+    Argument, Expected, Fill, Inputs, KernelFile, LaunchSpec, Machine, OPERATORS, Operator, OutputRows, Plan, PossibleWay,
+    Reference, Role, RowIdentity, Rung, TensorSpec, Unsupported, Way, find,
 };
 pub use packing::{PackError, pack_int4};
 pub use problem::Problem;

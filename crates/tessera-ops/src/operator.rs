@@ -68,6 +68,36 @@ pub struct Operator {
     pub(crate) plan: fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>,
     /// The ways that it has to cut a problem into blocks, where it has several.
     pub(crate) ways: Option<Ways>,
+    /// The operator of the same variants that gives the gradient: its inputs are those of this one that it needs, by their names, perhaps results,
+    /// and a cotangent `dy` of each result `y`; its results are the gradients `dx` of inputs `x`.
+    pub gradient: Option<&'static Operator>,
+    /// Simpler kernels that give the same, from the simplest on: what was gained on the way to the operator's own.
+    pub ladder: &'static [Rung],
+}
+
+/// Simpler kernels of an operator, kept to be read and measured against.
+pub struct Rung {
+    /// Its name, the implementation's in results.
+    pub name: &'static str,
+    /// One line: what it does, and what it lacks.
+    pub about: &'static str,
+    /// Everything needed to run one problem, with the tensors, outputs and reference of the operator's own plan.
+    pub(crate) plan: fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>,
+}
+
+impl fmt::Debug for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// A file of kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelFile {
+    /// Its name, in messages.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
 }
 
 /// How a problem is cut into blocks, by the names of choices: `TM`, `sharing`.
@@ -133,6 +163,19 @@ impl Operator {
     pub fn plan_in(&self, problem: &Problem, policy: Policy, machine: Machine, way: &Way) -> Result<Plan, Unsupported> {
         let Some(ways) = &self.ways else { return Err(Unsupported(format!("{} is cut in one way alone", self.name))) };
         self.whole((ways.plan)(problem, policy, machine, way)?, policy)
+    }
+
+    /// The rung of a name.
+    pub fn rung(&self, name: &str) -> Option<&'static Rung> {
+        self.ladder.iter().find(|rung| rung.name == name)
+    }
+
+    /// The plan on a rung of the ladder.
+    ///
+    /// # Errors
+    /// As for [`Operator::plan`], and what the rung's kernels do not do.
+    pub fn plan_on(&self, rung: &Rung, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+        self.whole((rung.plan)(problem, policy, machine)?, policy)
     }
 
     /// The plan, where its results are of the type that is asked for.
@@ -282,8 +325,10 @@ pub enum Argument {
 /// One kernel launch of a plan.
 #[derive(Clone, Debug)]
 pub struct LaunchSpec {
-    /// The kernel's name in the operator's file.
+    /// The kernel's name in its file.
     pub kernel: &'static str,
+    /// The file, where it is not the operator's own.
+    pub file: Option<KernelFile>,
     /// Arguments by name.
     pub arguments: Vec<(&'static str, Argument)>,
     /// Blocks along each axis.
@@ -301,7 +346,13 @@ pub struct LaunchSpec {
 impl LaunchSpec {
     /// A launch whose blocks keep to themselves.
     pub fn new(kernel: &'static str, arguments: Vec<(&'static str, Argument)>, grid: [u32; 3]) -> LaunchSpec {
-        LaunchSpec { kernel, arguments, grid, sharing: Sharing::Nothing, cluster: 0, clusters: 0, warps: 0 }
+        LaunchSpec { kernel, file: None, arguments, grid, sharing: Sharing::Nothing, cluster: 0, clusters: 0, warps: 0 }
+    }
+
+    /// The same of a kernel of another file than the operator's.
+    #[must_use]
+    pub(crate) fn of_file(self, file: KernelFile) -> LaunchSpec {
+        LaunchSpec { file: Some(file), ..self }
     }
 }
 

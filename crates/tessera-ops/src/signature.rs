@@ -51,26 +51,33 @@ pub struct Signature {
     /// What is read.
     pub inputs: &'static [Operand],
     /// What is written; made where it is not given.
-    pub output: Operand,
+    pub outputs: &'static [Operand],
     /// Numbers that have a value when they are not given.
     pub scalars: &'static [&'static str],
     /// Arrays that hold another type than the first one, by name.
     pub types: &'static [(&'static str, DType)],
-    /// The scalar that has the output read, too, where it is not 0.
+    /// The scalar that has the first output read, too, where it is not 0.
     pub rereads: Option<&'static str>,
+    /// Outputs that are read as well, and given therefore.
+    pub updated: &'static [&'static str],
     /// The array that says where groups of rows begin, and the one whose rows they are: it rises from 0 to how many these are.
     pub bounds: Option<[&'static str; 2]>,
 }
 
 impl Signature {
     /// Without numbers.
-    pub(crate) const fn new(inputs: &'static [Operand], output: Operand) -> Signature {
-        Signature { inputs, output, scalars: &[], types: &[], rereads: None, bounds: None }
+    pub(crate) const fn new(inputs: &'static [Operand], outputs: &'static [Operand]) -> Signature {
+        Signature { inputs, outputs, scalars: &[], types: &[], rereads: None, updated: &[], bounds: None }
     }
 
     /// With arrays of types of their own.
     pub(crate) const fn types(self, types: &'static [(&'static str, DType)]) -> Signature {
         Signature { types, ..self }
+    }
+
+    /// With outputs that are changed in place.
+    pub(crate) const fn updated(self, updated: &'static [&'static str]) -> Signature {
+        Signature { updated, ..self }
     }
 
     /// With an array of bounds, and the array whose rows lie between them.
@@ -108,10 +115,15 @@ impl Signature {
         Err(CallError::Values { name, why })
     }
 
-    /// Whether the output has an axis that no input has: it is then given, since nothing else says how long that is.
-    pub(crate) fn output_says_sizes(&self) -> bool {
+    /// The arrays, those that are read first.
+    pub fn arrays(&self) -> impl Iterator<Item = Operand> {
+        self.inputs.iter().chain(self.outputs).copied()
+    }
+
+    /// Whether an output has an axis that no input has: it is then given, since nothing else says how long that is.
+    pub(crate) fn says_sizes(&self, output: Operand) -> bool {
         let known = |axis: &str| self.inputs.iter().flat_map(Operand::axes).any(|own| own.trim_start_matches('.') == axis);
-        self.output.axes().any(|axis| axis.parse::<usize>().is_err() && !known(axis.trim_start_matches('.')))
+        output.axes().any(|axis| axis.parse::<usize>().is_err() && !known(axis.trim_start_matches('.')))
     }
 
     /// With numbers of these names.
@@ -210,7 +222,7 @@ mod tests {
 
     #[test]
     fn bounds_rise_from_0_to_the_rows_there_are() {
-        let signature = Signature::new(&[], Operand("C", "")).bounds("offsets", "A");
+        let signature = Signature::new(&[], &[Operand("C", "")]).bounds("offsets", "A");
         let rows = Tensor::ones(DType::F16, &[5, 2]).unwrap();
         let said = |bounds: &[i32]| {
             let bounds = Tensor::from_vec(&[bounds.len()], bounds.to_vec()).unwrap();

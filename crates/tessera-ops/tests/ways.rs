@@ -64,10 +64,10 @@ fn a_call_is_cut_as_a_lockfile_says() {
         let lock = way.map(|way| frozen(&[(key.clone(), way.clone())]));
         let resolved = gemm().resolve(&call(&device, 128, lock.as_ref())).expect("resolved");
         assert_eq!(resolved.tuned().map(|tuned| &tuned.entry.config), way);
-        let (_, dtype, shape) = resolved.output();
-        let output = Tensor::zeros_on(dtype, shape, &device).expect("memory");
+        let result = &resolved.outputs()[0];
+        let output = Tensor::zeros_on(result.dtype, &result.shape, &device).expect("memory");
         let unasked = CompileOptions { level: OptLevel::O0, ..CompileOptions::default() };
-        let launches = resolved.prepare(&output, &unasked).expect("prepared");
+        let launches = resolved.prepare(std::slice::from_ref(&output), &unasked).expect("prepared");
         launches.iter().try_for_each(|launch| launch.run()).expect("it runs");
         let sums = output.to_device(&Device::Cpu).and_then(|host| host.to_f64()).expect("numbers");
         assert!(sums.iter().all(|&sum| sum == 128.0));

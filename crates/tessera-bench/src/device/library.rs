@@ -22,7 +22,7 @@ use crate::case::{Fault, Phase, Subject};
 use crate::ceiling::{Ceilings, ProbeOptions};
 use crate::clock::ClockFacts;
 use crate::environment::Accelerator;
-use crate::library::{Library, TESSERA, one_way_alone, way};
+use crate::library::{Library, TESSERA, manner, one_way_alone};
 use crate::selection::{Selection, SelectionError};
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
@@ -46,13 +46,23 @@ pub struct DeviceOptions {
     pub lock: Option<Arc<Lock>>,
     /// Other ways that operators have to cut a case, so many of each.
     pub ways: usize,
+    /// The rungs of operators' ladders, too.
+    pub rungs: bool,
     /// Samples of each point of a ceiling.
     pub ceiling_samples: usize,
 }
 
 impl Default for DeviceOptions {
     fn default() -> DeviceOptions {
-        DeviceOptions { timing: Timing::COLD, cublaslt: None, workers: Vec::new(), lock: None, ways: 0, ceiling_samples: 10 }
+        DeviceOptions {
+            timing: Timing::COLD,
+            cublaslt: None,
+            workers: Vec::new(),
+            lock: None,
+            ways: 0,
+            rungs: false,
+            ceiling_samples: 10,
+        }
     }
 }
 
@@ -78,6 +88,9 @@ impl DeviceLibrary {
     ) -> Result<(DeviceLibrary, Vec<String>), DeviceSelectionError> {
         let mut library = Library::select(selection, compile, Device::Driver(device.clone()))?.with_lock(options.lock.clone());
         let mut absent = one_way_alone(&library.add_ways(options.ways));
+        if options.rungs {
+            library.add_rungs();
+        }
         let timer = library.timer(device)?;
         let mut workers = Vec::new();
         for (name, command) in &options.workers {
@@ -178,7 +191,7 @@ impl DeviceLibrary {
                 let product = product(&case.key, &plan).ok_or_else(|| Fault::new(Status::Unsupported, "no matrix product"))?;
                 Ok(Box::new(Blas::tune(&blas, &product, tensors, &mut self.timer.borrow_mut())?))
             }
-            own if own == TESSERA || way(own).is_some() => {
+            own if manner(asked.entry.operator, own).is_some() => {
                 Ok(Box::new(Compiled::new(asked, (plan, tuned), &self.device, tensors)?))
             }
             other => Err(Fault::new(Status::Unsupported, format!("there is no implementation `{other}`"))),

@@ -180,6 +180,7 @@ fn on_device(
         workers: workers.collect::<Result<_, Failure>>()?,
         lock: locking::read(&arguments.optimise.locking, None)?,
         ways: arguments.ways,
+        rungs: arguments.rungs,
         ..DeviceOptions::default()
     };
     let (compile, selection) = asked(arguments)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use tessera::bench::{CaseKey, Exit, Fault, GateOptions, GateReport, Library, Sizes, Status, Suite, TESSERA, check as gate};
+use tessera::bench::{Exit, Fault, GateOptions, GateReport, Library, Sizes, Status, Suite, TESSERA, check as gate};
 use tessera::runtime::{Device, DriverDevice};
 use tessera::types::TimeLimit;
 
@@ -78,22 +78,32 @@ fn check_operators(arguments: &Check) -> Outcome {
     let gate_options = GateOptions { suite_seed: seed, seeds, tolerance };
     let lock = locking::read(&arguments.optimise.locking, None)?;
     let select = |opened: &Opened| -> Result<Library, Failure> {
-        let library = Library::select(&selection, options.clone(), opened.device.clone()).map_err(Failure::usage)?;
+        let mut library = Library::select(&selection, options.clone(), opened.device.clone()).map_err(Failure::usage)?;
+        if arguments.rungs {
+            library.add_rungs();
+        }
         Ok(library.with_lock(lock.clone()))
     };
     let mut library = select(&opened)?;
     let mut counts: BTreeMap<(String, String), Count> = BTreeMap::new();
     let (mut rows, mut findings, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
-    let bar = progress_bar(library.cases().len(), arguments.json);
+    let checks: Vec<(usize, String)> = (library.cases().iter().enumerate())
+        .flat_map(|(number, case)| case.implementations.iter().map(move |name| (number, name.clone())))
+        .collect();
+    let bar = progress_bar(checks.len(), arguments.json);
     let mut lost = None;
-    for number in 0..library.cases().len() {
-        let case = &library.cases()[number];
-        bar.set_message(case.key.to_string());
-        let outcome = library.build(case, TESSERA).and_then(|mut subject| gate(&mut *subject, gate_options));
+    for (done, (number, implementation)) in checks.iter().enumerate() {
+        let case = &library.cases()[*number];
+        let (operator, shown) = match implementation.as_str() {
+            TESSERA => (case.key.operator.clone(), case.key.to_string()),
+            rung => (format!("{} ({rung})", case.key.operator), format!("{} ({rung})", case.key)),
+        };
+        bar.set_message(shown.clone());
+        let outcome = library.build(case, implementation).and_then(|mut subject| gate(&mut *subject, gate_options));
         let launches = opened.launches();
         let texts = opened.judge.failing(&launches);
         let mut found = found_by(&launches);
-        let count = counts.entry((case.key.operator.clone(), case.key.precision.clone())).or_default();
+        let count = counts.entry((operator, case.key.precision.clone())).or_default();
         let why = match &outcome {
             _ if !texts.is_empty() => Some(texts.join("\n")),
             Ok(report) if report.passed() => None,
@@ -108,29 +118,29 @@ fn check_operators(arguments: &Check) -> Outcome {
             }
             Some(why) if is_left_out(&outcome) && texts.is_empty() => {
                 count.left_out += 1;
-                reasons.push(format!("note: {}: {why}", case.key));
+                reasons.push(format!("note: {shown}: {why}"));
             }
             Some(why) => {
                 count.wrong += 1;
-                reasons.push(format!("error: {}: {why}", case.key));
+                reasons.push(format!("error: {shown}: {why}"));
                 if texts.is_empty() {
                     found.push(Finding::new(class_of(status), status.name(), why));
                 }
                 for finding in &mut found {
-                    finding.message = format!("{}: {}", case.key, finding.message);
+                    finding.message = format!("{shown}: {}", finding.message);
                 }
                 findings.append(&mut found);
             }
         }
         if arguments.json {
-            rows.push(case_json(&case.key, status, &outcome, why.as_deref()));
+            rows.push(case_json(&shown, status, &outcome, why.as_deref()));
         }
         bar.inc(1);
         // A fault takes an emulated device with it, and the next case gets another; a chip's can't be had again in this process.
         let is_lost = |device: &DriverDevice| device.stream().synchronize().is_err_and(|error| error.poisons_context());
         if matches!(&opened.device, Device::Driver(device) if is_lost(device)) {
             if !is_emulator(arguments.device.as_deref())? {
-                lost = Some(library.cases().len() - number - 1);
+                lost = Some(checks.len() - done - 1);
                 break;
             }
             opened = reopen()?;
@@ -189,6 +199,6 @@ fn progress_bar(cases: usize, is_json: bool) -> ProgressBar {
     ProgressBar::new(cases as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-fn case_json(key: &CaseKey, status: Status, outcome: &Result<GateReport, Fault>, why: Option<&str>) -> Value {
-    json!({ "case": key.to_string(), "status": status, "right": why.is_none(), "reason": why, "report": outcome.as_ref().ok() })
+fn case_json(case: &str, status: Status, outcome: &Result<GateReport, Fault>, why: Option<&str>) -> Value {
+    json!({ "case": case, "status": status, "right": why.is_none(), "reason": why, "report": outcome.as_ref().ok() })
 }

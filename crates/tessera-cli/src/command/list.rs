@@ -40,9 +40,11 @@ type Rows = (Vec<&'static str>, Vec<Vec<String>>);
 fn ops() -> Rows {
     let rows = OPERATORS.iter().map(|op| {
         let precisions = op.precisions.iter().chain(op.further_precisions).copied().collect::<Vec<_>>().join(" ");
-        vec![op.name.to_string(), op.about.to_string(), precisions]
+        let directions = if op.gradient.is_some() { "forward, backward" } else { "forward" };
+        let rungs = op.ladder.iter().map(|rung| rung.name).collect::<Vec<_>>().join(", ");
+        [op.name, op.about, &precisions, directions, &rungs].map(str::to_string).into()
     });
-    (vec!["operator", "what", "precisions"], rows.collect())
+    (vec!["operator", "what", "precisions", "directions", "rungs"], rows.collect())
 }
 
 fn suites() -> Rows {

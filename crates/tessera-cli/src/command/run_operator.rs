@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use serde_json::{Value as Json, json};
-use tessera::ops::{Call, CallError, OPERATORS, Operator, PlanError, find};
+use tessera::ops::{Call, CallError, OPERATORS, Operator, OutputArray, PlanError, find};
 use tessera::runtime::{Device, LaunchOptions, Lock, PreparedLaunch, Tensor, Unwritten, Value};
 use tessera::types::Policy;
 
@@ -41,7 +41,7 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
     let (precision, texts) = told_once("precision", &texts)?;
     let policy = precision.map(|text| text.parse::<Policy>().map_err(Failure::usage)).transpose()?;
     let (variant, signature) = operator.signature(variant.as_deref()).map_err(call_failure)?;
-    let arrays = || signature.inputs.iter().chain([&signature.output]).map(|operand| operand.name());
+    let arrays = || signature.arrays().map(|operand| operand.name());
     let saves = Saves::read(&arguments.save, |name| match arrays().any(|own| own == name) {
         true => Ok(()),
         false => Err(Failure::usage(format!("`--save {name}=...`: arrays are {}", arrays().collect::<Vec<_>>().join(", ")))),
@@ -73,12 +73,13 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
     call.lock = locking::read(&arguments.optimise.locking, None)?.filter(|_| Lock::is_asked(&options));
     let resolved = operator.resolve_in(&call, policy).map_err(call_failure)?;
     signature.refuse_values(contents).map_err(call_failure)?;
-    let (name, dtype, shape) = resolved.output();
-    let output = match resolved.given_output() {
-        Some(output) => output.clone(),
-        None => Tensor::empty(dtype, shape).and_then(|empty| empty.to_device(device)).map_err(Failure::environment)?,
-    };
-    let launches = resolved.prepare(&output, &options).map_err(call_failure)?;
+    let made_here = |shape: &[usize], dtype| Tensor::empty(dtype, shape).and_then(|empty| empty.to_device(device));
+    let outputs = resolved.outputs().iter().map(|output| match &output.given {
+        Some(given) => Ok(given.clone()),
+        None => made_here(&output.shape, output.dtype).map_err(Failure::environment),
+    });
+    let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
+    let launches = resolved.prepare(&outputs, &options).map_err(call_failure)?;
     launches.iter().for_each(|launch| remark(launch.remark(), launch.sources()));
 
     let how = LaunchOptions { checked: opened.checked, limit, ..LaunchOptions::default() };
@@ -95,14 +96,15 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
     let seconds = start.elapsed().as_secs_f64();
     refuse_idle_trace(&arguments.emulation, &emulated)?;
     let on_host = |tensor: &Tensor| tensor.to_device(&Device::Cpu).map_err(Failure::environment);
-    let result = on_host(&output)?;
+    let results = outputs.iter().map(on_host).collect::<Result<Vec<_>, _>>()?;
+    let named: Vec<(&OutputArray, &Tensor)> = resolved.outputs().iter().zip(&results).collect();
     saves.write(|saved| {
         let input = made.iter().find_map(|(own, value)| match value {
             Value::Tensor(tensor) if own == saved => Some(tensor),
             _ => None,
         });
-        let contents = if saved == name { Some(&result) } else { input };
-        contents.ok_or_else(|| Failure::usage(format!("`--save {saved}=...`: `{saved}` is not given")))
+        let result = named.iter().find(|(output, _)| output.name == saved).map(|(_, result)| *result);
+        result.or(input).ok_or_else(|| Failure::usage(format!("`--save {saved}=...`: `{saved}` is not given")))
     })?;
 
     let checked = opened.checked || opened.sanitizes();
@@ -117,7 +119,7 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
             "operator": operator.name, "variant": variant, "device": device.to_string(), "checked": checked,
             "kernels": launches.iter().map(kernel).collect::<Vec<Json>>(), "compile_s": compile, "run_s": seconds,
             "way": resolved.tuned().map(tuned_json),
-            "output": { "name": name, "dtype": dtype.to_string(), "shape": shape },
+            "outputs": resolved.outputs().iter().map(output_json).collect::<Vec<Json>>(),
             "saved": saves.json(),
         });
         data.extend(own.as_object().cloned().unwrap_or_default());
@@ -142,10 +144,14 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
     );
     let tuned = resolved.tuned().into_iter().chain(launches.iter().filter_map(PreparedLaunch::tuned));
     tuned.for_each(|tuned| println!("  {}", told(tuned)));
-    show(name, &result)?;
+    named.iter().try_for_each(|(output, result)| show(output.name, result))?;
     saves.tell();
     opened.judge.tell(&emulated)?;
     found.conclude(failed, None)
+}
+
+fn output_json(output: &OutputArray) -> Json {
+    json!({ "name": output.name, "dtype": output.dtype.to_string(), "shape": output.shape })
 }
 
 /// Options that mean something for a kernel of a file alone.

@@ -41,6 +41,9 @@ pub(crate) fn suite(arguments: &Bench, device: Device) -> Result<Box<dyn Suite>,
     let lock = locking::read(&arguments.optimise.locking, None)?;
     let mut library = Library::select(&selection, options, device).map_err(Failure::usage)?.with_lock(lock);
     let without = library.add_ways(arguments.ways);
+    if arguments.rungs {
+        library.add_rungs();
+    }
     // On a chip it is told where it is measured.
     if !library.has_time() {
         one_way_alone(&without).iter().for_each(|line| eprintln!("note: {line}"));
@@ -54,6 +57,7 @@ pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, 
         ("--precision", !arguments.precision.is_empty()),
         ("--cublaslt", arguments.cublaslt.is_some()),
         ("--ways", arguments.ways > 0),
+        ("--rungs", arguments.rungs),
         ("--timed", arguments.timed.is_some()),
     ];
     if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {

@@ -36,6 +36,8 @@ pub(crate) static ATTENTION: Operator = Operator {
     numbers: &[],
     plan,
     ways: None,
+    gradient: None,
+    ladder: &[],
 };
 
 const CALLS: Calls = Calls {
@@ -47,7 +49,7 @@ const CALLS: Calls = Calls {
             Operand("K", "..batch shared keys dim"),
             Operand("V", "..batch shared keys dim"),
         ];
-        Signature::new(&INPUTS, Operand("O", "..batch heads queries dim")).scalars(&["scale"])
+        Signature::new(&INPUTS, &[Operand("O", "..batch heads queries dim")]).scalars(&["scale"])
     },
     problem: |sizes| {
         let [batch, heads, shared, queries, keys, dim] =

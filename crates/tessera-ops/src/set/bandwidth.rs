@@ -35,6 +35,8 @@ pub(crate) static BANDWIDTH: Operator = Operator {
     numbers: &[],
     plan,
     ways: None,
+    gradient: None,
+    ladder: &[],
 };
 
 /// Arrays of any shape, every element of them: whoever wants steps gives a view.
@@ -46,10 +48,10 @@ const CALLS: Calls = Calls {
         const AB: [Operand; 2] = [A, Operand("b", "..n")];
         const C: Operand = Operand("c", "..n");
         match variant.split(' ').next() {
-            Some("copy") => Signature::new(&[A], C),
-            Some("scale") => Signature::new(&[A], C).scalars(&["scalar"]),
-            Some("triad") => Signature::new(&AB, C).scalars(&["scalar"]),
-            _ => Signature::new(&AB, C),
+            Some("copy") => Signature::new(&[A], &[C]),
+            Some("scale") => Signature::new(&[A], &[C]).scalars(&["scalar"]),
+            Some("triad") => Signature::new(&AB, &[C]).scalars(&["scalar"]),
+            _ => Signature::new(&AB, &[C]),
         }
     },
     problem: |sizes| {

@@ -46,6 +46,8 @@ pub(crate) static GEMM: Operator = Operator {
         of: ways,
         plan: |problem, policy, machine, way| made(problem, policy, machine, Some(way)),
     }),
+    gradient: None,
+    ladder: &[],
 };
 
 const CALLS: Calls = Calls {
@@ -54,10 +56,10 @@ const CALLS: Calls = Calls {
     signature: |variant| {
         const C: Operand = Operand("C", "..batch m n");
         let signature = match variant {
-            "nt" => Signature::new(&[Operand("A", "..batch m k"), Operand("B", "..batch n k")], C),
-            "tn" => Signature::new(&[Operand("A", "..batch k m"), Operand("B", "..batch k n")], C),
-            "tt" => Signature::new(&[Operand("A", "..batch k m"), Operand("B", "..batch n k")], C),
-            _ => Signature::new(&[Operand("A", "..batch m k"), Operand("B", "..batch k n")], C),
+            "nt" => Signature::new(&[Operand("A", "..batch m k"), Operand("B", "..batch n k")], &[C]),
+            "tn" => Signature::new(&[Operand("A", "..batch k m"), Operand("B", "..batch k n")], &[C]),
+            "tt" => Signature::new(&[Operand("A", "..batch k m"), Operand("B", "..batch n k")], &[C]),
+            _ => Signature::new(&[Operand("A", "..batch m k"), Operand("B", "..batch k n")], &[C]),
         };
         Signature { scalars: &["alpha", "beta"], rereads: Some("beta"), ..signature }
     },

@@ -30,6 +30,8 @@ pub(crate) static GEMM_GROUPED: Operator = Operator {
     numbers: &[],
     plan,
     ways: None,
+    gradient: None,
+    ladder: &[],
 };
 
 /// Bisection takes as many loads as this has bits.
@@ -45,8 +47,8 @@ const CALLS: Calls = Calls {
         const OFFSETS: Operand = Operand("offsets", "bounds");
         const C: Operand = Operand("C", "tokens n");
         let signature = match variant {
-            "nt" => Signature::new(&[A, Operand("B", "groups n k"), OFFSETS], C),
-            _ => Signature::new(&[A, Operand("B", "groups k n"), OFFSETS], C),
+            "nt" => Signature::new(&[A, Operand("B", "groups n k"), OFFSETS], &[C]),
+            _ => Signature::new(&[A, Operand("B", "groups k n"), OFFSETS], &[C]),
         };
         signature.types(&[("offsets", DType::I32)]).bounds("offsets", "A")
     },

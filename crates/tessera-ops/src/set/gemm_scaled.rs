@@ -37,6 +37,8 @@ pub(crate) static GEMM_SCALED: Operator = Operator {
         of: |problem, policy, machine| Ok(cuttable(problem, policy)?.ways(machine)),
         plan: |problem, policy, machine, way| made(problem, policy, machine, Some(way)),
     }),
+    gradient: None,
+    ladder: &[],
 };
 
 const BLOCKS: &str = "blocks";
@@ -55,9 +57,9 @@ const CALLS: Calls = Calls {
         const C: Operand = Operand("C", "m n");
         const TYPES: &[(&str, DType)] = &[("SA", DType::F32), ("SB", DType::F32)];
         let signature = match variant {
-            ROWS => Signature::new(&[A, B, Operand("SA", "m"), Operand("SB", "n")], C),
-            TENSOR => Signature::new(&[A, B, Operand("SA", "1"), Operand("SB", "1")], C),
-            _ => Signature::new(&[A, B, Operand("SA", "m blocks"), Operand("SB", "bands blocks")], C),
+            ROWS => Signature::new(&[A, B, Operand("SA", "m"), Operand("SB", "n")], &[C]),
+            TENSOR => Signature::new(&[A, B, Operand("SA", "1"), Operand("SB", "1")], &[C]),
+            _ => Signature::new(&[A, B, Operand("SA", "m blocks"), Operand("SB", "bands blocks")], &[C]),
         };
         signature.types(TYPES)
     },

@@ -32,13 +32,15 @@ pub(crate) static HISTOGRAM: Operator = Operator {
     numbers: &[],
     plan,
     ways: None,
+    gradient: None,
+    ladder: &[],
 };
 
 /// An array of any shape; how many bins there are says the result, which is given.
 const CALLS: Calls = Calls {
     variants: &[""],
     default: Some(""),
-    signature: |_| Signature::new(&[Operand("x", "..n")], Operand("counts", "bins")).scalars(&["least", "greatest"]),
+    signature: |_| Signature::new(&[Operand("x", "..n")], &[Operand("counts", "bins")]).scalars(&["least", "greatest"]),
     problem: |sizes| Ok(problem(sizes.get("n"), sizes.get("bins"))),
 };
 

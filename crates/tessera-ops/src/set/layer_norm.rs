@@ -19,4 +19,6 @@ pub(crate) static LAYER_NORM: Operator = Operator {
     numbers: &[],
     plan: |problem, policy, machine| norm::plan("layer_norm", Centre::Mean, problem, policy, machine),
     ways: None,
+    gradient: None,
+    ladder: &[],
 };

@@ -45,6 +45,8 @@ pub(crate) static LINEAR: Operator = Operator {
         of: |problem, policy, machine| Ok(cuttable(problem, policy).map_or(Vec::new(), |product| product.ways(machine))),
         plan: |problem, policy, machine, way| made(problem, policy, machine, Some(way)),
     }),
+    gradient: None,
+    ladder: &[],
 };
 
 const VARIANTS: [&str; 7] = ["bias", "relu", "gelu", "silu", "residual", "swiglu", "geglu"];
@@ -58,9 +60,9 @@ const CALLS: Calls = Calls {
         const BIAS: Operand = Operand("bias", "out");
         const Y: Operand = Operand("y", "..rows out");
         match variant {
-            "residual" => Signature::new(&[X, WEIGHT, BIAS, Operand("residual", "..rows out")], Y),
-            "swiglu" | "geglu" => Signature::new(&[X, Operand("gate", "out in"), Operand("up", "out in")], Y),
-            _ => Signature::new(&[X, WEIGHT, BIAS], Y),
+            "residual" => Signature::new(&[X, WEIGHT, BIAS, Operand("residual", "..rows out")], &[Y]),
+            "swiglu" | "geglu" => Signature::new(&[X, Operand("gate", "out in"), Operand("up", "out in")], &[Y]),
+            _ => Signature::new(&[X, WEIGHT, BIAS], &[Y]),
         }
     },
     problem: |sizes| Ok(problem(sizes.get("rows"), sizes.get("out"), sizes.get("in"), sizes.variant)),

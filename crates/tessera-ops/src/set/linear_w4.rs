@@ -38,6 +38,8 @@ pub(crate) static LINEAR_W4: Operator = Operator {
         of: |problem, _, machine| Ok(ways(problem, machine)),
         plan: |problem, policy, _, way| made(problem, policy, Choice::of_way(way, problem.get("m"))?),
     }),
+    gradient: None,
+    ladder: &[],
 };
 
 const ZEROS: &str = "zeros";
@@ -59,8 +61,8 @@ const CALLS: Calls = Calls {
         const Y: Operand = Operand("y", "..rows n");
         const TYPES: &[(&str, DType)] = &[("W", DType::I32)];
         match variant {
-            ZEROS => Signature::new(&[X, W, S, Operand("Z", "groups n")], Y).types(TYPES),
-            _ => Signature::new(&[X, W, S], Y).types(TYPES),
+            ZEROS => Signature::new(&[X, W, S, Operand("Z", "groups n")], &[Y]).types(TYPES),
+            _ => Signature::new(&[X, W, S], &[Y]).types(TYPES),
         }
     },
     problem: |sizes| {

@@ -82,11 +82,11 @@ pub(crate) const fn calls(centre: Centre) -> Calls {
         signature: match centre {
             Centre::Mean => |_| {
                 let inputs = &[Operand("x", "..rows hidden"), Operand("weight", "hidden"), Operand("bias", "hidden")];
-                Signature::new(inputs, Operand("y", "..rows hidden")).scalars(&["eps"])
+                Signature::new(inputs, &[Operand("y", "..rows hidden")]).scalars(&["eps"])
             },
             Centre::Zero => |_| {
                 let inputs = &[Operand("x", "..rows hidden"), Operand("weight", "hidden")];
-                Signature::new(inputs, Operand("y", "..rows hidden")).scalars(&["eps"])
+                Signature::new(inputs, &[Operand("y", "..rows hidden")]).scalars(&["eps"])
             },
         },
         problem: |sizes| Ok(problem(1, sizes.get("rows"), sizes.get("hidden"))),

@@ -32,6 +32,8 @@ pub(crate) static PERMUTE: Operator = Operator {
     numbers: &[],
     plan,
     ways: None,
+    gradient: None,
+    ladder: &[],
 };
 
 /// Axes of a problem; arrays of fewer have the last of them.
@@ -82,11 +84,11 @@ const VARIANTS: [&str; ORDERS.len()] = {
 };
 
 /// The signatures of all orders, in their order.
-static OPERANDS: [([Operand; 1], Operand); ORDERS.len()] = {
-    let mut operands = [([Operand("x", "")], Operand("y", "")); ORDERS.len()];
+static OPERANDS: [[[Operand; 1]; 2]; ORDERS.len()] = {
+    let mut operands = [[[Operand("x", "")], [Operand("y", "")]]; ORDERS.len()];
     let mut at = 0;
     while at < ORDERS.len() {
-        operands[at] = ([Operand("x", ORDERS[at].1)], Operand("y", ORDERS[at].2));
+        operands[at] = [[Operand("x", ORDERS[at].1)], [Operand("y", ORDERS[at].2)]];
         at += 1;
     }
     operands
@@ -98,8 +100,8 @@ const CALLS: Calls = Calls {
     signature: |variant| {
         // A call names one of the variants.
         let at = VARIANTS.iter().position(|own| *own == variant).unwrap_or_else(|| panic!("no order `{variant}`"));
-        let (inputs, output) = &OPERANDS[at];
-        Signature::new(inputs, *output)
+        let [inputs, outputs] = &OPERANDS[at];
+        Signature::new(inputs, outputs)
     },
     problem: |sizes| {
         // An axis that the arrays lack has extent 1.

@@ -33,6 +33,8 @@ pub(crate) static SOFTMAX: Operator = Operator {
     numbers: &[],
     plan,
     ways: None,
+    gradient: None,
+    ladder: &[],
 };
 
 /// Rows of any shape; where they are causal, the axis before the last one has the queries.
@@ -40,8 +42,8 @@ const CALLS: Calls = Calls {
     variants: &["", "causal"],
     default: Some(""),
     signature: |variant| match variant {
-        "causal" => Signature::new(&[Operand("x", "..batch queries keys")], Operand("y", "..batch queries keys")),
-        _ => Signature::new(&[Operand("x", "..rows keys")], Operand("y", "..rows keys")),
+        "causal" => Signature::new(&[Operand("x", "..batch queries keys")], &[Operand("y", "..batch queries keys")]),
+        _ => Signature::new(&[Operand("x", "..rows keys")], &[Operand("y", "..rows keys")]),
     },
     problem: |sizes| {
         let [batch, queries] = if sizes.variant == "causal" { ["batch", "queries"] } else { ["", "rows"] };

@@ -33,6 +33,8 @@ pub(crate) static VECTOR: Operator = Operator {
     numbers: &[],
     plan,
     ways: None,
+    gradient: None,
+    ladder: &[],
 };
 
 /// Arrays of any shape, element by element; what becomes of all of them together has one.
@@ -44,10 +46,10 @@ const CALLS: Calls = Calls {
         const XY: [Operand; 2] = [X, Operand("y", "..n")];
         const RESULT: Operand = Operand("result", "1");
         match variant {
-            "axpy" => Signature::new(&XY, Operand("z", "..n")).scalars(&["alpha"]),
-            "add" | "mul" => Signature::new(&XY, Operand("z", "..n")),
-            "dot" => Signature::new(&XY, RESULT),
-            _ => Signature::new(&[X], RESULT),
+            "axpy" => Signature::new(&XY, &[Operand("z", "..n")]).scalars(&["alpha"]),
+            "add" | "mul" => Signature::new(&XY, &[Operand("z", "..n")]),
+            "dot" => Signature::new(&XY, &[RESULT]),
+            _ => Signature::new(&[X], &[RESULT]),
         }
     },
     problem: |sizes| Ok(problem(sizes.get("n"), sizes.variant)),
