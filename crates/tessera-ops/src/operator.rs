@@ -25,6 +25,8 @@ pub const OPERATORS: &[&Operator] = &[
     &set::vector::VECTOR,
     &set::layer_norm::LAYER_NORM,
     &set::rms_norm::RMS_NORM,
+    &set::norm_backward::LAYER_NORM_BACKWARD,
+    &set::norm_backward::RMS_NORM_BACKWARD,
     &set::softmax::SOFTMAX,
     &set::permute::PERMUTE,
     &set::histogram::HISTOGRAM,

@@ -14,6 +14,7 @@ pub(crate) mod layer_norm;
 pub(crate) mod linear;
 pub(crate) mod linear_w4;
 mod norm;
+pub(crate) mod norm_backward;
 pub(crate) mod permute;
 mod product;
 pub(crate) mod rms_norm;

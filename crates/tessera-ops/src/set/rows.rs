@@ -14,6 +14,12 @@ pub(crate) fn storage(policy: Policy, operator: &str) -> Result<(DType, DType), 
     }
 }
 
+/// Arguments for a plan's arrays of these names.
+pub(crate) fn arrays(tensors: &[TensorSpec], names: &[&'static str]) -> Vec<(&'static str, Argument)> {
+    let place = |name: &str| tensors.iter().position(|tensor| tensor.name == name).expect("an array of the plan");
+    names.iter().map(|name| (*name, Argument::Tensor(place(name)))).collect()
+}
+
 /// How the rows of a problem are divided among blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Division {
