@@ -248,9 +248,9 @@ impl Operator {
         let given: Vec<(Operand, &Tensor)> = signature.arrays().filter_map(|operand| Some((operand, find(operand)?))).collect();
         let (first, one) = given[0];
         for &(operand, tensor) in &given {
-            let own = signature.types.iter().find(|(name, _)| *name == operand.name());
-            if let Some(&(name, wanted)) = own.filter(|(_, wanted)| *wanted != tensor.dtype()) {
-                return Err(CallError::OwnType { operator: self.name, name, found: tensor.dtype(), wanted });
+            let own = signature.own_type(operand.name(), one.dtype());
+            if let Some(wanted) = own.filter(|wanted| *wanted != tensor.dtype()) {
+                return Err(CallError::OwnType { operator: self.name, name: operand.name(), found: tensor.dtype(), wanted });
             }
             if own.is_none() && tensor.dtype() != one.dtype() && !signature.outputs.contains(&operand) {
                 let arrays = [(first.name(), one.dtype()), (operand.name(), tensor.dtype())];

@@ -56,6 +56,8 @@ pub struct Signature {
     pub scalars: &'static [&'static str],
     /// Arrays that hold another type than the first one, by name.
     pub types: &'static [(&'static str, DType)],
+    /// Arrays that hold the type in which sums of the first one's elements are kept: `f64` of `f64`, else `f32`.
+    pub sums: &'static [&'static str],
     /// The scalar that has the first output read, too, where it is not 0.
     pub rereads: Option<&'static str>,
     /// Outputs that are read as well, and given therefore.
@@ -67,12 +69,24 @@ pub struct Signature {
 impl Signature {
     /// Without numbers.
     pub(crate) const fn new(inputs: &'static [Operand], outputs: &'static [Operand]) -> Signature {
-        Signature { inputs, outputs, scalars: &[], types: &[], rereads: None, updated: &[], bounds: None }
+        Signature { inputs, outputs, scalars: &[], types: &[], sums: &[], rereads: None, updated: &[], bounds: None }
     }
 
     /// With arrays of types of their own.
     pub(crate) const fn types(self, types: &'static [(&'static str, DType)]) -> Signature {
         Signature { types, ..self }
+    }
+
+    /// With arrays of the type in which sums are kept.
+    pub(crate) const fn sums(self, sums: &'static [&'static str]) -> Signature {
+        Signature { sums, ..self }
+    }
+
+    /// The type that an array has whatever others of the call hold, or as it follows from what the first one holds.
+    pub(crate) fn own_type(&self, name: &str, first: DType) -> Option<DType> {
+        let named = self.types.iter().find(|(own, _)| *own == name).map(|(_, dtype)| *dtype);
+        let kept = self.sums.contains(&name).then_some(if first == DType::F64 { DType::F64 } else { DType::F32 });
+        named.or(kept)
     }
 
     /// With outputs that are changed in place.

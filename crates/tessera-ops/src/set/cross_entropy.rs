@@ -1,0 +1,250 @@
+//! Logarithms of sums of exponentials over rows, cross entropy of logits and labels, and their gradients.
+
+use crate::draw::Draw;
+use crate::element::sum;
+use crate::operator::{Argument, LaunchSpec, Machine, Operator, Role, TensorSpec, Unsupported};
+use crate::problem::Problem;
+use crate::set::rows::{self, Division};
+use crate::set::rowwise::{self, Case, Rowwise, index, int, one, row};
+use crate::signature::{Calls, Operand, Signature};
+use tessera_types::DType;
+
+/// The label of rows that have no loss, where a call names no other.
+const IGNORED: i64 = -100;
+
+const PRECISIONS: &[&str] = &["fp32", "fp16", "bf16"];
+const X: Operand = Operand("x", "..rows n");
+
+const OPERATOR: Operator = Operator {
+    name: "log_sum_exp",
+    about: "logarithm of the sum of exponentials over the last axis",
+    file: "cross_entropy.py",
+    source: include_str!("../../kernels/cross_entropy.py"),
+    precisions: PRECISIONS,
+    further_precisions: &["fp64"],
+    suite: || rowwise::suite(&[""]),
+    further_suite: Vec::new,
+    quick: || PRECISIONS.iter().map(|&precision| (rowwise::problem(1024, 512, ""), precision)).collect(),
+    edges: || rowwise::edges(&[""]),
+    draw,
+    calls: Calls {
+        variants: &[""],
+        default: Some(""),
+        signature: |_| Signature::new(&[X], &[Operand("y", "..rows")]),
+        problem: |sizes| Ok(rowwise::problem(sizes.get("rows"), sizes.get("n"), "")),
+    },
+    numbers: &[],
+    plan: |problem, policy, machine| rowwise::plan(&LOG_SUM, Case::of("log_sum_exp", problem, policy, machine)?, &[]),
+    ways: None,
+    gradient: None,
+    ladder: &[],
+};
+
+pub(crate) static LOG_SUM_EXP: Operator = Operator { gradient: Some(&LOG_SUM_EXP_BACKWARD), ..OPERATOR };
+
+pub(crate) static LOG_SUM_EXP_BACKWARD: Operator = Operator {
+    name: "log_sum_exp_backward",
+    about: "gradient of the logarithm of a sum of exponentials",
+    calls: Calls {
+        signature: |_| {
+            const INPUTS: &[Operand] = &[X, Operand("y", "..rows"), Operand("dy", "..rows")];
+            Signature::new(INPUTS, &[Operand("dx", "..rows n")]).sums(&["y", "dy"])
+        },
+        ..OPERATOR.calls
+    },
+    plan: |problem, policy, machine| {
+        rowwise::plan(&LOG_SUM_BACKWARD, Case::of("log_sum_exp_backward", problem, policy, machine)?, &[])
+    },
+    ..OPERATOR
+};
+
+pub(crate) static CROSS_ENTROPY: Operator = Operator {
+    name: "cross_entropy",
+    about: "cross entropy of logits and labels, row by row, with the logarithms of sums of exponentials",
+    calls: Calls {
+        signature: |_| {
+            let signature = Signature::new(&[X, Operand("labels", "..rows")], &[Operand("loss", "..rows"), Operand("lse", "..rows")]);
+            signature.types(&[("labels", DType::I32)]).scalars(&["ignore_index"])
+        },
+        ..OPERATOR.calls
+    },
+    plan: |problem, policy, machine| rowwise::plan(&ENTROPY, Case::of("cross_entropy", problem, policy, machine)?, &[]),
+    gradient: Some(&CROSS_ENTROPY_BACKWARD),
+    ..OPERATOR
+};
+
+pub(crate) static CROSS_ENTROPY_BACKWARD: Operator = Operator {
+    name: "cross_entropy_backward",
+    about: "gradient of the cross entropy, from what it gave",
+    calls: Calls {
+        signature: |_| {
+            const INPUTS: &[Operand] = &[
+                X,
+                Operand("labels", "..rows"),
+                Operand("lse", "..rows"),
+                Operand("dloss", "..rows"),
+                Operand("dlse", "..rows"),
+            ];
+            let signature = Signature::new(INPUTS, &[Operand("dx", "..rows n")]).sums(&["lse", "dloss", "dlse"]);
+            signature.types(&[("labels", DType::I32)]).scalars(&["ignore_index"])
+        },
+        ..OPERATOR.calls
+    },
+    plan: |problem, policy, machine| {
+        rowwise::plan(&ENTROPY_BACKWARD, Case::of("cross_entropy_backward", problem, policy, machine)?, &[])
+    },
+    ..OPERATOR
+};
+
+fn draw(draw: &mut Draw<'_>) -> Problem {
+    let [rows, n] = draw.extents(draw.elements(), [4096, 1 << 18]);
+    rowwise::problem(rows, n, "")
+}
+
+/// The logarithm of a row's sum of exponentials, and its largest error: of the sum, of powers, of a logarithm and of the last addition.
+fn log_sum(case: &Case, x: &[f64]) -> (f64, f64) {
+    let u = tessera_types::unit_roundoff(case.acc);
+    let most = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let logarithm = sum(x.iter().map(|x| (x - most).exp())).ln();
+    (most + logarithm, case.adding() + u * (16.0 + 4.0 * logarithm + 2.0 * most.abs()))
+}
+
+static LOG_SUM: Rowwise = Rowwise {
+    name: "log_sum_exp",
+    inputs: &[row("x")],
+    outputs: &[one("y")],
+    launches: |case, tensors| reduction(case, tensors, ["log_sum_exp", "log_sum_exp_parts"], &[]),
+    reference: |case, inputs, _, want, bound| (want[0], bound[0]) = log_sum(case, &inputs[0]),
+    flops: 4,
+    formula: "x read once, y written once",
+};
+
+/// The column that a label names; a label outside of the row has a logit of 0.
+fn labelled(x: &[f64], label: f64) -> f64 {
+    if label >= 0.0 { x.get(label as usize).copied().unwrap_or(0.0) } else { 0.0 }
+}
+
+static ENTROPY: Rowwise = Rowwise {
+    name: "cross_entropy",
+    inputs: &[row("x"), index("labels")],
+    outputs: &[one("loss"), one("lse")],
+    launches: |case, tensors| {
+        reduction(case, tensors, ["cross_entropy", "cross_entropy_parts"], &[("ignore_index", Argument::Int(IGNORED))])
+    },
+    reference: |case, inputs, output, want, bound| {
+        let (lse, error) = log_sum(case, &inputs[0]);
+        let own = labelled(&inputs[0], inputs[1][0]);
+        (want[0], bound[0]) = match output {
+            0 if inputs[1][0] == IGNORED as f64 => (0.0, 0.0),
+            0 => (lse - own, error + tessera_types::unit_roundoff(case.acc) * (lse - own).abs()),
+            _ => (lse, error),
+        };
+    },
+    flops: 4,
+    formula: "x and labels read once, loss and lse written once",
+};
+
+static LOG_SUM_BACKWARD: Rowwise = Rowwise {
+    name: "log_sum_exp_backward",
+    inputs: &[row("x"), one("y"), one("dy")],
+    outputs: &[row("dx")],
+    launches: |case, tensors| elementwise(case, tensors, "log_sum_exp_backward", &[]),
+    reference: |case, inputs, _, want, bound| {
+        let model = case.stored();
+        let (x, y, dy) = (&inputs[0], inputs[1][0], inputs[2][0]);
+        for ((want, bound), x) in want.iter_mut().zip(bound).zip(x) {
+            let power = (x - y).exp();
+            *want = power * dy;
+            *bound = model.u_out * want.abs() + of_power(model.u_acc, x - y, x.abs() + y.abs(), power) * dy.abs() + model.floor;
+        }
+    },
+    flops: 3,
+    formula: "x read once, dx written once, two numbers a row",
+};
+
+/// The error of a power of e: its exponent is rounded where it is subtracted and where it is multiplied, and small ones are flushed.
+fn of_power(u: f64, distance: f64, terms: f64, power: f64) -> f64 {
+    u * (8.0 + 4.0 * distance.abs() + terms) * power + f64::from(f32::MIN_POSITIVE)
+}
+
+static ENTROPY_BACKWARD: Rowwise = Rowwise {
+    name: "cross_entropy_backward",
+    inputs: &[row("x"), index("labels"), one("lse"), one("dloss"), one("dlse")],
+    outputs: &[row("dx")],
+    launches: |case, tensors| {
+        elementwise(case, tensors, "cross_entropy_backward", &[("ignore_index", Argument::Int(IGNORED))])
+    },
+    reference: |case, inputs, _, want, bound| {
+        let model = case.stored();
+        let (x, label, lse, dlse) = (&inputs[0], inputs[1][0], inputs[2][0], inputs[4][0]);
+        let dloss = if label == IGNORED as f64 { 0.0 } else { inputs[3][0] };
+        for (j, (want, bound)) in want.iter_mut().zip(bound).enumerate() {
+            let power = (x[j] - lse).exp();
+            let own = if j as f64 == label { dloss } else { 0.0 };
+            let both = dloss + dlse;
+            *want = power * both - own;
+            let terms = (power * both).abs() + own.abs() + power * (dloss.abs() + dlse.abs());
+            let lost = of_power(model.u_acc, x[j] - lse, x[j].abs() + lse.abs(), power) * both.abs() + 2.0 * model.u_acc * terms;
+            *bound = model.u_out * want.abs() + lost + model.floor;
+        }
+    },
+    flops: 4,
+    formula: "x read once, dx written once, four numbers a row",
+};
+
+/// The launch of a kernel that takes tiles of rows and columns.
+fn elementwise(
+    case: &Case,
+    tensors: &[TensorSpec],
+    kernel: &'static str,
+    scalars: &[(&'static str, Argument)],
+) -> Result<Vec<LaunchSpec>, Unsupported> {
+    let names: Vec<&'static str> = tensors.iter().map(|tensor| tensor.name).collect();
+    let (tile, grid) = case.tiles()?;
+    let mut arguments = rows::arrays(tensors, &names);
+    arguments.extend(scalars);
+    arguments.push(case.acc_argument());
+    arguments.extend(tile);
+    Ok(vec![LaunchSpec::new(kernel, arguments, grid)])
+}
+
+/// Elements of a row that a block takes whole, and those of a piece of a longer one.
+const WHOLE: usize = 8192;
+const CHUNK: usize = 4096;
+/// The most blocks that share a row.
+const PARTS: usize = 256;
+
+/// The launch of a kernel that reduces whole rows, or of the one for parts of rows: as many as there are blocks for all multiprocessors.
+fn reduction(
+    case: &Case,
+    tensors: &mut Vec<TensorSpec>,
+    [whole, in_parts]: [&'static str; 2],
+    scalars: &[(&'static str, Argument)],
+) -> Result<Vec<LaunchSpec>, Unsupported> {
+    let names: Vec<&'static str> = tensors.iter().map(|tensor| tensor.name).collect();
+    let mut arguments = rows::arrays(tensors, &names);
+    arguments.extend(scalars);
+    arguments.extend([case.acc_argument(), int("N", case.n)]);
+    let Machine::Gpu(arch) = case.machine else {
+        let division = Division::whole(case.n, case.storage, case.machine);
+        arguments.extend(division.rows().map(|rows| int("ROWS", rows)));
+        return Ok(vec![LaunchSpec::new(whole, arguments, division.grid(case.rows)?)]);
+    };
+    if case.n * case.acc.bits() as usize <= WHOLE * 32 {
+        let division = Division::whole(case.n, case.storage, case.machine);
+        arguments.extend(division.rows().map(|rows| int("ROWS", rows)));
+        return Ok(vec![LaunchSpec::new(whole, arguments, division.grid(case.rows)?)]);
+    }
+    let chunk = CHUNK * 32 / case.acc.bits() as usize;
+    let pieces = case.n.div_ceil(chunk);
+    let wanted = (4 * arch.multiprocessors() as usize).div_ceil(case.rows).min(PARTS);
+    let tiles = pieces.div_ceil(wanted.min(pieces));
+    let parts = pieces.div_ceil(tiles);
+    tensors.push(TensorSpec::new("tops", case.acc, [case.rows, parts], Role::Workspace));
+    tensors.push(TensorSpec::new("sums", case.acc, [case.rows, parts], Role::Workspace));
+    tensors.push(TensorSpec::new("arrived", DType::I32, [case.rows], Role::Counter));
+    arguments.extend(rows::arrays(tensors, &["tops", "sums", "arrived"]));
+    arguments.extend([int("CHUNK", chunk), int("TILES", tiles), int("PARTS", parts)]);
+    let [down, ..] = rows::grid(case.rows, 1)?;
+    Ok(vec![LaunchSpec::new(in_parts, arguments, [down, parts as u32, 1])])
+}
