@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tessera_driver::DriverError;
-use tessera_ops::{Argument, Fill, Inputs, Machine, Operator, Plan, Planned, Role};
+use tessera_ops::{Argument, Fill, Inputs, Machine, OPERATORS, Operator, Plan, Planned, Problem, Role};
 use tessera_runtime::lock::{config_text, parse_config};
 use tessera_runtime::{
     CompileOptions, Device, DriverDevice, Kernel, Lock, PreparedLaunch, RandomStream, Site, Tensor, TensorError,
@@ -82,6 +82,20 @@ impl Library {
         for (case, entry) in self.cases.iter_mut().zip(&self.entries) {
             case.implementations.extend(entry.operator.ladder.iter().map(|rung| rung.name.to_string()));
         }
+    }
+
+    /// The problems of its cases that have a gradient, or are one, each once: with the operator whose gradient it is. Those with more elements than
+    /// `most` are left out.
+    pub fn gradients(&self, most: usize) -> Vec<(&'static Operator, Problem)> {
+        let forward = |operator: &'static Operator| {
+            let is_of = |own: &&&Operator| own.gradient.is_some_and(|gradient| gradient.name == operator.name);
+            if operator.gradient.is_some() { Some(operator) } else { OPERATORS.iter().find(is_of).copied() }
+        };
+        let bytes = |case: &CaseSpec| case.work.tensor_bytes as usize / size_of::<f32>();
+        let small = self.cases.iter().zip(&self.entries).filter(|(case, _)| bytes(case) <= most);
+        let mut seen = BTreeSet::new();
+        let all = small.filter_map(|(_, entry)| Some((forward(entry.operator)?, entry.problem.clone())));
+        all.filter(|(operator, problem)| seen.insert((operator.name, problem.clone()))).collect()
     }
 
     /// Keeps at most `most` cases of each operator and precision, the first ones of a fair order.

@@ -185,7 +185,7 @@ fn calls_from_rust_run_where_their_arrays_are_and_compile_once() {
             Call { variant: Some("dot"), tensors: vec![("x", a.clone()), ("y", b.clone())], scalars: Vec::new(), lock: None };
         let resolved = ops::find("vector").expect("an operator").resolve(&call).expect("resolved");
         let result = Tensor::zeros(DType::F32, &[1]).expect("a tensor");
-        let launches = resolved.prepare(&result, &CompileOptions::default()).expect("prepared");
+        let launches = resolved.prepare(std::slice::from_ref(&result), &CompileOptions::default()).expect("prepared");
         launches.iter().map(|launch| launch.is_cached()).collect::<Vec<_>>()
     };
     assert_eq!((cached(), cached()), (vec![false], vec![true]));

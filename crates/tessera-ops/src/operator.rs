@@ -77,7 +77,7 @@ pub struct Operator {
     pub(crate) plan: fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>,
     /// The ways that it has to cut a problem into blocks, where it has several.
     pub(crate) ways: Option<Ways>,
-    /// The operator of the same variants that gives the gradient: its inputs are those of this one that it needs, by their names, perhaps results,
+    /// The operator of the same problems that gives the gradient: its inputs are those of this one that it needs, by their names, perhaps results,
     /// and a cotangent `dy` of each result `y`; its results are the gradients `dx` of inputs `x`.
     pub gradient: Option<&'static Operator>,
     /// Simpler kernels that give the same, from the simplest on: what was gained on the way to the operator's own.

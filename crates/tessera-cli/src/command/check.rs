@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use tessera::bench::{Exit, Fault, GateOptions, GateReport, Library, Sizes, Status, Suite, TESSERA, check as gate};
+use tessera::bench::{
+    Exit, Fault, GateOptions, GateReport, GradientCheck, Library, Sizes, Status, Suite, TESSERA, check as gate, check_gradient,
+    widest,
+};
 use tessera::runtime::{Device, DriverDevice};
 use tessera::types::TimeLimit;
 
 use crate::arguments::Check;
+use crate::command::check_gradients::gradients;
 use crate::command::check_kernel::check_kernel;
 use crate::command::emulation::{Opened, is_emulator, open};
 use crate::command::findings::findings as found_by;
@@ -148,6 +152,22 @@ fn check_operators(arguments: &Check) -> Outcome {
         }
     }
     bar.finish_and_clear();
+    for held in gradients(&library, (seed, seeds)) {
+        let count = counts.entry((format!("{} (gradient)", held.operator), "f64".to_string())).or_default();
+        count.right += held.right;
+        match held.why {
+            Some(why) if held.is_left_out => {
+                count.left_out += 1;
+                reasons.push(format!("note: {why}"));
+            }
+            Some(why) => {
+                count.wrong += 1;
+                reasons.push(format!("error: {why}"));
+                findings.push(Finding::new(Class::Wrong, "gradient", why));
+            }
+            None => {}
+        }
+    }
     if let Some(open) = lost.filter(|&open| open > 0) {
         let message = format!("the device was lost to a fault, {open} cases were not checked");
         reasons.push(format!("error: {message}"));

@@ -1,6 +1,7 @@
 //! `tessera list`: what there is to name on the command line.
 
 use serde_json::{Value, json};
+use tessera::bench::pages::directions;
 use tessera::compile::{named_pipeline, passes, pipeline_names};
 use tessera::ops::OPERATORS;
 use tessera::runtime::Device;
@@ -40,9 +41,8 @@ type Rows = (Vec<&'static str>, Vec<Vec<String>>);
 fn ops() -> Rows {
     let rows = OPERATORS.iter().map(|op| {
         let precisions = op.precisions.iter().chain(op.further_precisions).copied().collect::<Vec<_>>().join(" ");
-        let directions = if op.gradient.is_some() { "forward, backward" } else { "forward" };
         let rungs = op.ladder.iter().map(|rung| rung.name).collect::<Vec<_>>().join(", ");
-        [op.name, op.about, &precisions, directions, &rungs].map(str::to_string).into()
+        [op.name, op.about, &precisions, directions(op), &rungs].map(str::to_string).into()
     });
     (vec!["operator", "what", "precisions", "directions", "rungs"], rows.collect())
 }

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod bundle;
 pub(crate) mod check;
+mod check_gradients;
 mod check_kernel;
 pub(crate) mod compare;
 pub(crate) mod compile;

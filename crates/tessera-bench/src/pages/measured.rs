@@ -1,0 +1,108 @@
+//! What was measured, from files of `results/operators/`: rows of `results/operators/measure.py`.
+
+use std::fmt::Write;
+
+use tessera_ops::Operator;
+
+/// Characters of the longest bar of a ladder.
+const BAR: f64 = 40.0;
+
+/// Times of one chip.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    chip: String,
+    rows: Vec<Row>,
+}
+
+/// A case by one implementation.
+#[derive(Clone, Debug)]
+struct Row {
+    operator: String,
+    precision: String,
+    problem: String,
+    implementation: String,
+    us: f64,
+    /// Of the chip's ceiling; empty where none is known.
+    ceiling: String,
+}
+
+impl Measured {
+    /// Reads a table whose first line names the chip behind `# ` and whose second one names columns: operator, precision, problem, implementation,
+    /// us, ceiling.
+    ///
+    /// # Errors
+    /// The line that is none.
+    pub fn read(text: &str) -> Result<Measured, String> {
+        let mut lines = text.lines();
+        let chip = lines.next().and_then(|line| line.strip_prefix("# ")).unwrap_or_default().to_string();
+        let row = |line: &str| {
+            let fields: Vec<&str> = line.split(';').collect();
+            let [operator, precision, problem, implementation, us, ceiling] = fields.as_slice() else {
+                return Err(line.to_string());
+            };
+            let us = us.parse().map_err(|_| line.to_string())?;
+            let [operator, precision, problem, implementation, ceiling] =
+                [operator, precision, problem, implementation, ceiling].map(|field| field.to_string());
+            Ok(Row { operator, precision, problem, implementation, us, ceiling })
+        };
+        Ok(Measured { chip, rows: lines.skip(1).map(row).collect::<Result<_, _>>()? })
+    }
+
+    /// The rows of an operator that no rung ran.
+    pub(super) fn speeds(&self, operator: &Operator) -> String {
+        let own: Vec<&Row> = self.rows.iter().filter(|row| row.operator == operator.name).collect();
+        if own.is_empty() {
+            return String::new();
+        }
+        let mut text = format!("On {}, cold cache, medians of blocks that took turns.\n\n", self.chip);
+        text.push_str("| problem | precision | us | of the chip's ceiling | others, us |\n|---|---|---|---|---|\n");
+        for row in own.iter().filter(|row| row.implementation == crate::TESSERA) {
+            let is_other = |other: &&&Row| {
+                other.problem == row.problem
+                    && other.precision == row.precision
+                    && other.implementation != crate::TESSERA
+                    && operator.rung(&other.implementation).is_none()
+            };
+            let others: Vec<String> =
+                own.iter().filter(is_other).map(|other| format!("{} {:.1}", other.implementation, other.us)).collect();
+            let _ = writeln!(
+                text,
+                "| {} | `{}` | {:.1} | {} | {} |",
+                row.problem,
+                row.precision,
+                row.us,
+                row.ceiling,
+                others.join(", ")
+            );
+        }
+        text
+    }
+
+    /// A picture of the rungs' times: a bar each, for each problem that all of them did.
+    pub(super) fn ladder(&self, operator: &Operator) -> String {
+        let mut text = String::new();
+        let own: Vec<&Row> = self.rows.iter().filter(|row| row.operator == operator.name).collect();
+        for row in own.iter().filter(|row| row.implementation == crate::TESSERA) {
+            let time = |name: &str| {
+                let is_it = |other: &&&Row| {
+                    other.problem == row.problem && other.precision == row.precision && other.implementation == name
+                };
+                own.iter().find(is_it).map(|other| other.us)
+            };
+            let rungs: Vec<(&str, f64)> = operator.ladder.iter().filter_map(|rung| Some((rung.name, time(rung.name)?))).collect();
+            let Some(longest) = rungs.iter().map(|(_, us)| *us).reduce(f64::max) else { continue };
+            let _ = write!(
+                text,
+                "\n{} in `{}` on {}; bars are times, in logarithms:\n\n```text\n",
+                row.problem, row.precision, self.chip
+            );
+            for (name, us) in rungs.iter().copied().chain([(crate::TESSERA, row.us)]) {
+                // The shortest bar is one long, and twice the time is a fixed length more.
+                let length = 1.0 + (BAR - 1.0) * (us / row.us).ln().max(0.0) / (longest / row.us).ln().max(f64::MIN_POSITIVE);
+                let _ = writeln!(text, "{name:<16} {us:>10.1} us  {}", "#".repeat(length.min(BAR) as usize));
+            }
+            text.push_str("```\n");
+        }
+        text
+    }
+}
