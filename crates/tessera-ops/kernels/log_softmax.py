@@ -113,6 +113,30 @@ def softmax_gradient(y, dy, dx, LOG: ct.Constant[bool], ACC: ct.Constant, ROWS: 
     ct.store(dx, (i, 0), gradient(p, d, total, LOG, ACC).astype(dx.dtype))
 
 
+def seen(y, dy, dx, i, ACC, ROWS, SEEN, N, QUERIES):
+    """A block's rows where no row sees a column from SEEN on."""
+    query = (i * ROWS + ct.arange(ROWS, dtype=ct.int32)) % QUERIES + (N - QUERIES)
+    keep = ct.arange(SEEN, dtype=ct.int32)[None, :] <= query[:, None]
+    p = ct.load(y, (i, 0), (ROWS, SEEN), padding_mode=ZERO).astype(ACC)
+    d = ct.load(dy, (i, 0), (ROWS, SEEN), padding_mode=ZERO).astype(ACC)
+    p, d = ct.where(keep, p, 0.0), ct.where(keep, d, 0.0)
+    ct.store(dx, (i, 0), (p * (d - ct.sum(p * d, axis=1, keepdims=True))).astype(dx.dtype))
+
+
+@tessera.kernel
+def softmax_gradient_causal(y, dy, dx, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int], QUERIES: ct.Constant[int]):
+    i = ct.bid(0)
+    # Where lines are whole vectors, rows that see half of the columns take half of the work.
+    if N % 32 == 0 and QUERIES % ROWS == 0:
+        if (i * ROWS) % QUERIES + ROWS <= QUERIES - N // 2:
+            seen(y, dy, dx, i, ACC, ROWS, N // 2, N, QUERIES)
+            ct.store(dx, (i, 1), ct.zeros((ROWS, N // 2), dx.dtype))
+        else:
+            seen(y, dy, dx, i, ACC, ROWS, N, N, QUERIES)
+    else:
+        seen(y, dy, dx, i, ACC, ROWS, N, N, QUERIES)
+
+
 @tessera.kernel(num_warps=8, occupancy=4)
 def softmax_gradient_pieces(
     y,

@@ -23,6 +23,10 @@ pub const OPERATORS: &[&Operator] = &[
     &set::gemm_grouped::GEMM_GROUPED,
     &set::attention::ATTENTION,
     &set::vector::VECTOR,
+    &set::reduce::REDUCE_ROWS,
+    &set::reduce::REDUCE_ROWS_BACKWARD,
+    &set::reduce::ARG_ROWS,
+    &set::reduce_columns::REDUCE_COLUMNS,
     &set::layer_norm::LAYER_NORM,
     &set::rms_norm::RMS_NORM,
     &set::norm_backward::LAYER_NORM_BACKWARD,
@@ -329,6 +333,8 @@ pub enum Argument {
     Bool(bool),
     /// An element type.
     Type(DType),
+    /// A word that chooses between parts of a kernel.
+    Word(&'static str),
 }
 
 /// One kernel launch of a plan.

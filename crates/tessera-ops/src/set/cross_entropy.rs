@@ -2,10 +2,9 @@
 
 use crate::draw::Draw;
 use crate::element::sum;
-use crate::operator::{Argument, LaunchSpec, Machine, Operator, Role, TensorSpec, Unsupported};
+use crate::operator::{Argument, Operator};
 use crate::problem::Problem;
-use crate::set::rows::{self, Division};
-use crate::set::rowwise::{self, Case, Rowwise, index, int, one, row};
+use crate::set::rowwise::{self, Case, Of, Rowwise, index, one, row};
 use crate::signature::{Calls, Operand, Signature};
 use tessera_types::DType;
 
@@ -109,11 +108,13 @@ fn log_sum(case: &Case, x: &[f64]) -> (f64, f64) {
     (most + logarithm, case.adding() + u * (16.0 + 4.0 * logarithm + 2.0 * most.abs()))
 }
 
+/// What blocks leave of parts of a row.
+const BETWEEN: &[(&str, Of)] = &[("tops", Of::Sums), ("sums", Of::Sums)];
+
 static LOG_SUM: Rowwise = Rowwise {
-    name: "log_sum_exp",
     inputs: &[row("x")],
     outputs: &[one("y")],
-    launches: |case, tensors| reduction(case, tensors, ["log_sum_exp", "log_sum_exp_parts"], &[]),
+    launches: |case, tensors| rowwise::reduction(case, tensors, ["log_sum_exp", "log_sum_exp_parts"], &[], BETWEEN),
     reference: |case, inputs, _, want, bound| (want[0], bound[0]) = log_sum(case, &inputs[0]),
     flops: 4,
     formula: "x read once, y written once",
@@ -125,11 +126,11 @@ fn labelled(x: &[f64], label: f64) -> f64 {
 }
 
 static ENTROPY: Rowwise = Rowwise {
-    name: "cross_entropy",
     inputs: &[row("x"), index("labels")],
     outputs: &[one("loss"), one("lse")],
     launches: |case, tensors| {
-        reduction(case, tensors, ["cross_entropy", "cross_entropy_parts"], &[("ignore_index", Argument::Int(IGNORED))])
+        let ignored = [("ignore_index", Argument::Int(IGNORED))];
+        rowwise::reduction(case, tensors, ["cross_entropy", "cross_entropy_parts"], &ignored, BETWEEN)
     },
     reference: |case, inputs, output, want, bound| {
         let (lse, error) = log_sum(case, &inputs[0]);
@@ -145,10 +146,9 @@ static ENTROPY: Rowwise = Rowwise {
 };
 
 static LOG_SUM_BACKWARD: Rowwise = Rowwise {
-    name: "log_sum_exp_backward",
     inputs: &[row("x"), one("y"), one("dy")],
     outputs: &[row("dx")],
-    launches: |case, tensors| elementwise(case, tensors, "log_sum_exp_backward", &[]),
+    launches: |case, tensors| rowwise::elementwise(case, tensors, "log_sum_exp_backward", &[]),
     reference: |case, inputs, _, want, bound| {
         let model = case.stored();
         let (x, y, dy) = (&inputs[0], inputs[1][0], inputs[2][0]);
@@ -168,11 +168,10 @@ fn of_power(u: f64, distance: f64, terms: f64, power: f64) -> f64 {
 }
 
 static ENTROPY_BACKWARD: Rowwise = Rowwise {
-    name: "cross_entropy_backward",
     inputs: &[row("x"), index("labels"), one("lse"), one("dloss"), one("dlse")],
     outputs: &[row("dx")],
     launches: |case, tensors| {
-        elementwise(case, tensors, "cross_entropy_backward", &[("ignore_index", Argument::Int(IGNORED))])
+        rowwise::elementwise(case, tensors, "cross_entropy_backward", &[("ignore_index", Argument::Int(IGNORED))])
     },
     reference: |case, inputs, _, want, bound| {
         let model = case.stored();
@@ -191,60 +190,3 @@ static ENTROPY_BACKWARD: Rowwise = Rowwise {
     flops: 4,
     formula: "x read once, dx written once, four numbers a row",
 };
-
-/// The launch of a kernel that takes tiles of rows and columns.
-fn elementwise(
-    case: &Case,
-    tensors: &[TensorSpec],
-    kernel: &'static str,
-    scalars: &[(&'static str, Argument)],
-) -> Result<Vec<LaunchSpec>, Unsupported> {
-    let names: Vec<&'static str> = tensors.iter().map(|tensor| tensor.name).collect();
-    let (tile, grid) = case.tiles()?;
-    let mut arguments = rows::arrays(tensors, &names);
-    arguments.extend(scalars);
-    arguments.push(case.acc_argument());
-    arguments.extend(tile);
-    Ok(vec![LaunchSpec::new(kernel, arguments, grid)])
-}
-
-/// Elements of a row that a block takes whole, and those of a piece of a longer one.
-const WHOLE: usize = 8192;
-const CHUNK: usize = 4096;
-/// The most blocks that share a row.
-const PARTS: usize = 256;
-
-/// The launch of a kernel that reduces whole rows, or of the one for parts of rows: as many as there are blocks for all multiprocessors.
-fn reduction(
-    case: &Case,
-    tensors: &mut Vec<TensorSpec>,
-    [whole, in_parts]: [&'static str; 2],
-    scalars: &[(&'static str, Argument)],
-) -> Result<Vec<LaunchSpec>, Unsupported> {
-    let names: Vec<&'static str> = tensors.iter().map(|tensor| tensor.name).collect();
-    let mut arguments = rows::arrays(tensors, &names);
-    arguments.extend(scalars);
-    arguments.extend([case.acc_argument(), int("N", case.n)]);
-    let Machine::Gpu(arch) = case.machine else {
-        let division = Division::whole(case.n, case.storage, case.machine);
-        arguments.extend(division.rows().map(|rows| int("ROWS", rows)));
-        return Ok(vec![LaunchSpec::new(whole, arguments, division.grid(case.rows)?)]);
-    };
-    if case.n * case.acc.bits() as usize <= WHOLE * 32 {
-        let division = Division::whole(case.n, case.storage, case.machine);
-        arguments.extend(division.rows().map(|rows| int("ROWS", rows)));
-        return Ok(vec![LaunchSpec::new(whole, arguments, division.grid(case.rows)?)]);
-    }
-    let chunk = CHUNK * 32 / case.acc.bits() as usize;
-    let pieces = case.n.div_ceil(chunk);
-    let wanted = (4 * arch.multiprocessors() as usize).div_ceil(case.rows).min(PARTS);
-    let tiles = pieces.div_ceil(wanted.min(pieces));
-    let parts = pieces.div_ceil(tiles);
-    tensors.push(TensorSpec::new("tops", case.acc, [case.rows, parts], Role::Workspace));
-    tensors.push(TensorSpec::new("sums", case.acc, [case.rows, parts], Role::Workspace));
-    tensors.push(TensorSpec::new("arrived", DType::I32, [case.rows], Role::Counter));
-    arguments.extend(rows::arrays(tensors, &["tops", "sums", "arrived"]));
-    arguments.extend([int("CHUNK", chunk), int("TILES", tiles), int("PARTS", parts)]);
-    let [down, ..] = rows::grid(case.rows, 1)?;
-    Ok(vec![LaunchSpec::new(in_parts, arguments, [down, parts as u32, 1])])
-}

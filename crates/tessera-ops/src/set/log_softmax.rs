@@ -10,6 +10,7 @@ use crate::set::rows::{self, Division};
 use crate::set::rowwise::{self, Case, Rowwise, int, row};
 use crate::set::softmax;
 use crate::signature::{Calls, Operand, Signature};
+use crate::work::packed_bytes;
 
 const PRECISIONS: &[&str] = &["fp32", "fp16", "bf16"];
 
@@ -96,12 +97,16 @@ fn softmax_backward(problem: &Problem, policy: Policy, machine: Machine) -> Resu
         return Err(Unsupported("causal softmax needs a key for every query".to_string()));
     }
     let case = Case::of("softmax_backward", &rowwise::problem(batch * heads * queries, keys, ""), policy, machine)?;
-    // What a query does not see has no probability, so that nothing need be told of it apart.
-    rowwise::plan(&BACKWARD, Case { queries: causal.then_some(queries as usize), ..case }, &[])
+    let mut plan = rowwise::plan(&BACKWARD, Case { queries: causal.then_some(queries as usize), ..case }, &[])?;
+    if causal {
+        let seen = batch * heads * (0..queries).map(|query| query + keys - queries + 1).sum::<u64>();
+        plan.work.read_bytes = packed_bytes(plan.tensors[0].dtype, 2 * seen);
+        plan.work.formula = "y and dy read once where a query sees the key, dx written once";
+    }
+    Ok(plan)
 }
 
 static FORWARD: Rowwise = Rowwise {
-    name: "log_softmax",
     inputs: &[row("x")],
     outputs: &[row("y")],
     launches: |case, tensors| {
@@ -125,10 +130,18 @@ static FORWARD: Rowwise = Rowwise {
 };
 
 static BACKWARD: Rowwise = Rowwise {
-    name: "softmax_backward",
     inputs: &[row("y"), row("dy")],
     outputs: &[row("dx")],
-    launches: |case, tensors| gradient(case, tensors, false),
+    launches: |case, tensors| match case.queries {
+        Some(queries) => {
+            let division = Division::whole(case.n, case.storage, case.machine);
+            let mut arguments = rows::arrays(tensors, &["y", "dy", "dx"]);
+            arguments.extend(division.rows().map(|rows| int("ROWS", rows)));
+            arguments.extend([case.acc_argument(), int("N", case.n), int("QUERIES", queries)]);
+            Ok(vec![LaunchSpec::new("softmax_gradient_causal", arguments, division.grid(case.rows)?)])
+        }
+        None => gradient(case, tensors, false),
+    },
     reference: |case, inputs, _, want, bound| {
         let model = case.stored();
         let (y, dy) = (&inputs[0], &inputs[1]);
@@ -145,7 +158,6 @@ static BACKWARD: Rowwise = Rowwise {
 };
 
 static LOG_BACKWARD: Rowwise = Rowwise {
-    name: "log_softmax_backward",
     inputs: &[row("y"), row("dy")],
     outputs: &[row("dx")],
     launches: |case, tensors| gradient(case, tensors, true),

@@ -19,6 +19,8 @@ mod norm;
 pub(crate) mod norm_backward;
 pub(crate) mod permute;
 mod product;
+pub(crate) mod reduce;
+pub(crate) mod reduce_columns;
 pub(crate) mod rms_norm;
 mod rows;
 mod rowwise;

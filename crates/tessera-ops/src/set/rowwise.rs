@@ -15,7 +15,7 @@ use tessera_types::{DType, ErrorModel, Policy};
 use crate::element::{storable, underflow, wrap};
 use crate::operator::{Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
-use crate::set::rows;
+use crate::set::rows::{self, Division};
 use crate::work::{Metric, Work, packed_bytes};
 
 /// Elements of an array for each row.
@@ -62,7 +62,6 @@ pub(crate) const fn index(name: &'static str) -> Array {
 
 /// What an operator over rows says of itself.
 pub(crate) struct Rowwise {
-    pub(crate) name: &'static str,
     pub(crate) inputs: &'static [Array],
     pub(crate) outputs: &'static [Array],
     /// The launches; what they need in memory is put behind the plan's arrays.
@@ -159,6 +158,65 @@ impl Case {
         }
         Ok(([int("ROWS", height), int("COLUMNS", columns)], [across as u32, self.rows.div_ceil(height) as u32, 1]))
     }
+}
+
+/// The launch of a kernel that takes tiles of rows and columns of the plan's arrays.
+pub(crate) fn elementwise(
+    case: &Case,
+    tensors: &[TensorSpec],
+    kernel: &'static str,
+    scalars: &[(&'static str, Argument)],
+) -> Result<Vec<LaunchSpec>, Unsupported> {
+    let names: Vec<&'static str> = tensors.iter().map(|tensor| tensor.name).collect();
+    let (tile, grid) = case.tiles()?;
+    let mut arguments = rows::arrays(tensors, &names);
+    arguments.extend(scalars);
+    arguments.push(case.acc_argument());
+    arguments.extend(tile);
+    Ok(vec![LaunchSpec::new(kernel, arguments, grid)])
+}
+
+/// Elements of a row that a block takes whole, and those of a piece of a longer one.
+const WHOLE: usize = 8192;
+const CHUNK: usize = 4096;
+/// The most blocks that share a row.
+const PARTS: usize = 256;
+
+/// The launch of a kernel that reduces whole rows, or of the one for parts of rows: as many as there are blocks for all multiprocessors, each of
+/// which leaves a number in each of the arrays `between`.
+pub(crate) fn reduction(
+    case: &Case,
+    tensors: &mut Vec<TensorSpec>,
+    [whole, in_parts]: [&'static str; 2],
+    scalars: &[(&'static str, Argument)],
+    between: &[(&'static str, Of)],
+) -> Result<Vec<LaunchSpec>, Unsupported> {
+    let names: Vec<&'static str> = tensors.iter().map(|tensor| tensor.name).collect();
+    let mut arguments = rows::arrays(tensors, &names);
+    arguments.extend(scalars);
+    arguments.extend([case.acc_argument(), int("N", case.n)]);
+    let chunk = CHUNK * 32 / case.acc.bits() as usize;
+    let multiprocessors = match case.machine {
+        Machine::Gpu(arch) => arch.multiprocessors() as usize,
+        Machine::Cpu => 0,
+    };
+    // A tile of no elements is no tile, and a row of none has a result.
+    if case.n > 0 && (multiprocessors == 0 || case.n <= chunk * WHOLE / CHUNK) {
+        let division = Division::whole(case.n, case.storage, case.machine);
+        arguments.extend(division.rows().map(|rows| int("ROWS", rows)));
+        return Ok(vec![LaunchSpec::new(whole, arguments, division.grid(case.rows)?)]);
+    }
+    let pieces = case.n.div_ceil(chunk).max(1);
+    let wanted = (4 * multiprocessors).div_ceil(case.rows).clamp(1, PARTS);
+    let tiles = pieces.div_ceil(wanted.min(pieces));
+    let parts = pieces.div_ceil(tiles);
+    tensors.extend(between.iter().map(|&(name, of)| TensorSpec::new(name, case.dtype(of), [case.rows, parts], Role::Workspace)));
+    tensors.push(TensorSpec::new("arrived", DType::I32, [case.rows], Role::Counter));
+    let names: Vec<&'static str> = between.iter().map(|(name, _)| *name).chain(["arrived"]).collect();
+    arguments.extend(rows::arrays(tensors, &names));
+    arguments.extend([int("CHUNK", chunk), int("TILES", tiles), int("PARTS", parts)]);
+    let [down, ..] = rows::grid(case.rows, 1)?;
+    Ok(vec![LaunchSpec::new(in_parts, arguments, [down, parts as u32, 1])])
 }
 
 /// An integer argument.
