@@ -13,12 +13,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod rows;
+
 use tessera_runtime::Tensor;
 use tessera_types::Policy;
 
 use crate::call::{Call, CallError};
 use crate::operator::Operator;
 use crate::set;
+
+pub use rows::*;
 
 /// Which keys a query sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
