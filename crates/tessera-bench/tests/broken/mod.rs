@@ -8,6 +8,8 @@ mod histogram;
 mod linear;
 mod permute;
 mod quantised;
+mod row_gradients;
+mod row_order;
 mod rows;
 mod vector;
 
@@ -25,6 +27,8 @@ pub(crate) const CASES: &[&[Case]] = &[
     vector::CASES,
     histogram::CASES,
     rows::CASES,
+    row_gradients::CASES,
+    row_order::CASES,
     bandwidth::CASES,
 ];
 

@@ -127,7 +127,8 @@ pub fn cross_entropy_backward(
     dlse: Option<&Tensor>,
     ignore_index: i32,
 ) -> Result<Tensor, CallError> {
-    let none = || Tensor::zeros_on(lse.dtype(), lse.shape(), &lse.device()).map_err(|error| CallError::Memory { name: "dlse", error });
+    let none =
+        || Tensor::zeros_on(lse.dtype(), lse.shape(), &lse.device()).map_err(|error| CallError::Memory { name: "dlse", error });
     let dlse = dlse.cloned().map_or_else(none, Ok)?;
     let tensors = [("x", x), ("labels", labels), ("lse", lse), ("dloss", dloss), ("dlse", &dlse)];
     run(&set::cross_entropy::CROSS_ENTROPY_BACKWARD, "", &tensors, &[("ignore_index", f64::from(ignore_index))])

@@ -9,7 +9,27 @@ use crate::signature::{Calls, Operand, Signature};
 use tessera_types::DType;
 
 /// The label of rows that have no loss, where a call names no other.
-const IGNORED: i64 = -100;
+const IGNORED: f64 = -100.0;
+
+/// Numbers of a problem, and of a call.
+const NUMBERS: &[(&str, f64)] = &[("ignore_index", IGNORED)];
+
+/// The label of rows that have no loss.
+fn ignored(case: &Case) -> f64 {
+    Problem::new(&[], case.variant.as_str()).number("ignore_index").unwrap_or(IGNORED)
+}
+
+/// The same as kernels are told it.
+fn ignored_argument(case: &Case) -> (&'static str, Argument) {
+    ("ignore_index", Argument::Int(ignored(case) as i64))
+}
+
+/// Sizes at the edges of tiles, and rows of which many have the label to ignore.
+fn edges() -> Vec<Problem> {
+    let mut cases = rowwise::edges(&[""]);
+    cases.extend([(33, 2), (7, 5)].map(|(rows, n)| rowwise::problem(rows, n, "ignore_index=1")));
+    cases
+}
 
 const PRECISIONS: &[&str] = &["fp32", "fp16", "bf16"];
 const X: Operand = Operand("x", "..rows n");
@@ -62,11 +82,14 @@ pub(crate) static CROSS_ENTROPY: Operator = Operator {
     about: "cross entropy of logits and labels, row by row, with the logarithms of sums of exponentials",
     calls: Calls {
         signature: |_| {
-            let signature = Signature::new(&[X, Operand("labels", "..rows")], &[Operand("loss", "..rows"), Operand("lse", "..rows")]);
+            let signature =
+                Signature::new(&[X, Operand("labels", "..rows")], &[Operand("loss", "..rows"), Operand("lse", "..rows")]);
             signature.types(&[("labels", DType::I32)]).scalars(&["ignore_index"])
         },
         ..OPERATOR.calls
     },
+    edges,
+    numbers: NUMBERS,
     plan: |problem, policy, machine| rowwise::plan(&ENTROPY, Case::of("cross_entropy", problem, policy, machine)?, &[]),
     gradient: Some(&CROSS_ENTROPY_BACKWARD),
     ..OPERATOR
@@ -89,6 +112,8 @@ pub(crate) static CROSS_ENTROPY_BACKWARD: Operator = Operator {
         },
         ..OPERATOR.calls
     },
+    edges,
+    numbers: NUMBERS,
     plan: |problem, policy, machine| {
         rowwise::plan(&ENTROPY_BACKWARD, Case::of("cross_entropy_backward", problem, policy, machine)?, &[])
     },
@@ -129,14 +154,13 @@ static ENTROPY: Rowwise = Rowwise {
     inputs: &[row("x"), index("labels")],
     outputs: &[one("loss"), one("lse")],
     launches: |case, tensors| {
-        let ignored = [("ignore_index", Argument::Int(IGNORED))];
-        rowwise::reduction(case, tensors, ["cross_entropy", "cross_entropy_parts"], &ignored, BETWEEN)
+        rowwise::reduction(case, tensors, ["cross_entropy", "cross_entropy_parts"], &[ignored_argument(case)], BETWEEN)
     },
     reference: |case, inputs, output, want, bound| {
         let (lse, error) = log_sum(case, &inputs[0]);
         let own = labelled(&inputs[0], inputs[1][0]);
         (want[0], bound[0]) = match output {
-            0 if inputs[1][0] == IGNORED as f64 => (0.0, 0.0),
+            0 if inputs[1][0] == ignored(case) => (0.0, 0.0),
             0 => (lse - own, error + tessera_types::unit_roundoff(case.acc) * (lse - own).abs()),
             _ => (lse, error),
         };
@@ -170,13 +194,11 @@ fn of_power(u: f64, distance: f64, terms: f64, power: f64) -> f64 {
 static ENTROPY_BACKWARD: Rowwise = Rowwise {
     inputs: &[row("x"), index("labels"), one("lse"), one("dloss"), one("dlse")],
     outputs: &[row("dx")],
-    launches: |case, tensors| {
-        rowwise::elementwise(case, tensors, "cross_entropy_backward", &[("ignore_index", Argument::Int(IGNORED))])
-    },
+    launches: |case, tensors| rowwise::elementwise(case, tensors, "cross_entropy_backward", &[ignored_argument(case)]),
     reference: |case, inputs, _, want, bound| {
         let model = case.stored();
         let (x, label, lse, dlse) = (&inputs[0], inputs[1][0], inputs[2][0], inputs[4][0]);
-        let dloss = if label == IGNORED as f64 { 0.0 } else { inputs[3][0] };
+        let dloss = if label == ignored(case) { 0.0 } else { inputs[3][0] };
         for (j, (want, bound)) in want.iter_mut().zip(bound).enumerate() {
             let power = (x[j] - lse).exp();
             let own = if j as f64 == label { dloss } else { 0.0 };

@@ -42,10 +42,7 @@ const OPERATOR: Operator = Operator {
 pub(crate) static CUMSUM_BACKWARD: Operator = Operator {
     name: "cumsum_backward",
     about: "gradient of running sums: those of the cotangents from the other end",
-    calls: Calls {
-        signature: |_| Signature::new(&[Operand("dy", "..rows n")], &[Operand("dx", "..rows n")]),
-        ..OPERATOR.calls
-    },
+    calls: Calls { signature: |_| Signature::new(&[Operand("dy", "..rows n")], &[Operand("dx", "..rows n")]), ..OPERATOR.calls },
     plan: |problem, policy, machine| rowwise::plan(&BACKWARD, Case::of("cumsum_backward", problem, policy, machine)?, &[]),
     ..OPERATOR
 };

@@ -3,14 +3,14 @@
 pub(crate) mod attention;
 mod attention_tiles;
 pub(crate) mod bandwidth;
+pub(crate) mod cross_entropy;
+pub(crate) mod cumsum;
 mod decoded;
 mod few_queries;
 pub(crate) mod gemm;
 pub(crate) mod gemm_grouped;
 pub(crate) mod gemm_scaled;
 mod gemm_tiles;
-pub(crate) mod cross_entropy;
-pub(crate) mod cumsum;
 pub(crate) mod histogram;
 pub(crate) mod layer_norm;
 pub(crate) mod linear;

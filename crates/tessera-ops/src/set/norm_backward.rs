@@ -96,7 +96,11 @@ impl Division {
         let width = n.next_power_of_two();
         let in_words = acc.bits() as usize / 32;
         if let Machine::Cpu = machine {
-            return if n <= 1 << 16 { Division::Held { rows: (TILE / width).clamp(1, 16), wide: true, ahead: false } } else { Division::Columns };
+            return if n <= 1 << 16 {
+                Division::Held { rows: (TILE / width).clamp(1, 16), wide: true, ahead: false }
+            } else {
+                Division::Columns
+            };
         }
         // The mean takes another sum of cotangents. Masks take registers, too.
         let sums = if centre == Centre::Mean { 2 } else { 1 };
@@ -203,7 +207,13 @@ fn launches(
             tensors.extend(["centres", "scales"].map(|name| TensorSpec::new(name, acc, [count, 1], Role::Workspace)));
             tensors.extend(sums.iter().map(|name| TensorSpec::new(name, acc, [parts, n], Role::Workspace)));
             let mut arguments = rows::arrays(tensors, &["x", "weight", "dy", "centres", "scales", "dx"]);
-            arguments.extend([eps, ("CENTRED", Argument::Bool(centre == Centre::Mean)), of_acc, int("CHUNK", CHUNK), int("N", n)]);
+            arguments.extend([
+                eps,
+                ("CENTRED", Argument::Bool(centre == Centre::Mean)),
+                of_acc,
+                int("CHUNK", CHUNK),
+                int("N", n),
+            ]);
             if count > 0 {
                 launches.push(LaunchSpec::new("norm_backward_rows", arguments, rows::grid(count, 1)?));
             }

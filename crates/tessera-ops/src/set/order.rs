@@ -9,8 +9,8 @@ use tessera_types::DType;
 use crate::draw::Draw;
 use crate::operator::{Argument, LaunchSpec, Operator, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
-use crate::set::rowwise::{self, Array, Case, Of, Rowwise, Width, int, row};
 use crate::set::rows;
+use crate::set::rowwise::{self, Array, Case, Of, Rowwise, Width, int, row};
 use crate::signature::{Calls, Operand, Signature};
 
 const PRECISIONS: &[&str] = &["fp32", "fp16", "bf16"];
@@ -27,11 +27,17 @@ const OPERATOR: Operator = Operator {
     source: include_str!("../../kernels/order.py"),
     precisions: PRECISIONS,
     further_precisions: &["fp64"],
-    suite: || chosen(&[(64, 32000, 50), (64, 128_256, 50), (64, 262_144, 256), (1, 128_256, 50), (8192, 1024, 8), (65536, 128, 8)], "largest"),
+    suite: || {
+        chosen(
+            &[(64, 32000, 50), (64, 128_256, 50), (64, 262_144, 256), (1, 128_256, 50), (8192, 1024, 8), (65536, 128, 8)],
+            "largest",
+        )
+    },
     further_suite: Vec::new,
     quick: || PRECISIONS.iter().map(|&precision| (chosen(&[(64, 1024, 8)], "largest").remove(0), precision)).collect(),
     edges: || {
-        let sizes = [(3, 1, 1), (5, 16, 16), (7, 997, 1), (7, 1000, 50), (2, 1025, 256), (3, 8192, 100), (2, 8193, 256), (1, 66000, 300)];
+        let sizes =
+            [(3, 1, 1), (5, 16, 16), (7, 997, 1), (7, 1000, 50), (2, 1025, 256), (3, 8192, 100), (2, 8193, 256), (1, 66000, 300)];
         EXTREMES.iter().flat_map(|variant| chosen(&sizes, variant)).collect()
     },
     draw: |draw| {
@@ -42,14 +48,19 @@ const OPERATOR: Operator = Operator {
     calls: Calls {
         variants: EXTREMES,
         default: Some("largest"),
-        signature: |_| Signature::new(&[Operand("x", "..rows n")], &[Operand("values", "..rows k"), Operand("indices", "..rows k")]),
+        signature: |_| {
+            Signature::new(&[Operand("x", "..rows n")], &[Operand("values", "..rows k"), Operand("indices", "..rows k")])
+        },
         problem: |sizes| Ok(chosen(&[(sizes.get("rows"), sizes.get("n"), sizes.get("k"))], sizes.variant).remove(0)),
     },
     numbers: &[],
     plan: |problem, policy, machine| {
         let case = Case::of("top_k", problem, policy, machine)?;
         if case.k > case.n || case.k > MOST {
-            return Err(Unsupported(format!("top_k gives up to {MOST} elements, and no more than a row has, not {} of {}", case.k, case.n)));
+            return Err(Unsupported(format!(
+                "top_k gives up to {MOST} elements, and no more than a row has, not {} of {}",
+                case.k, case.n
+            )));
         }
         rowwise::plan(&CHOSEN, case, &[])
     },
@@ -78,7 +89,9 @@ pub(crate) static SORT: Operator = Operator {
     calls: Calls {
         variants: DIRECTIONS,
         default: Some("ascending"),
-        signature: |_| Signature::new(&[Operand("x", "..rows n")], &[Operand("values", "..rows n"), Operand("indices", "..rows n")]),
+        signature: |_| {
+            Signature::new(&[Operand("x", "..rows n")], &[Operand("values", "..rows n"), Operand("indices", "..rows n")])
+        },
         problem: |sizes| Ok(rowwise::problem(sizes.get("rows"), sizes.get("n"), sizes.variant)),
     },
     plan: |problem, policy, machine| rowwise::plan(&SORTED, Case::of("sort", problem, policy, machine)?, &[]),
@@ -135,7 +148,8 @@ fn select(case: &Case, tensors: &mut Vec<TensorSpec>) -> Result<Vec<LaunchSpec>,
     let k = int("K", case.k);
     let most = if case.storage.bits() > 32 { SIZE / 2 } else { SIZE };
     let [down, ..] = rows::grid(case.rows, 1)?;
-    const LEVELS: [[&str; 2]; 4] = [["values1", "places1"], ["values2", "places2"], ["values3", "places3"], ["values4", "places4"]];
+    const LEVELS: [[&str; 2]; 4] =
+        [["values1", "places1"], ["values2", "places2"], ["values3", "places3"], ["values4", "places4"]];
     let mut launches = Vec::new();
     let (mut from, mut n) = ([Argument::Tensor(0), Argument::Tensor(0)], case.n);
     for names in LEVELS {
@@ -186,15 +200,8 @@ fn merges(case: &Case, tensors: &mut Vec<TensorSpec>) -> Result<Vec<LaunchSpec>,
         Ok([down, case.n.div_ceil(columns) as u32, 1])
     };
     let [values, indices] = side(0);
-    let arguments = vec![
-        ("x", Argument::Tensor(0)),
-        ("values", values),
-        ("indices", indices),
-        least,
-        int("RUNS", RUNS),
-        int("RUN", RUN),
-        n,
-    ];
+    let arguments =
+        vec![("x", Argument::Tensor(0)), ("values", values), ("indices", indices), least, int("RUNS", RUNS), int("RUN", RUN), n];
     let mut launches = vec![LaunchSpec::new("runs", arguments, grid(RUNS * RUN)?)];
     for level in 0..levels {
         let ([x, places], [values, indices]) = (side(level), side(level + 1));

@@ -81,7 +81,12 @@ const OPERATOR: Operator = Operator {
     further_precisions: &["fp64"],
     suite: || rowwise::suite(&["sum", "max"]),
     further_suite: || rowwise::suite(&["mean", "sum_squares", "norm", "min"]),
-    quick: || PRECISIONS.iter().flat_map(|&precision| ["sum", "max"].map(|name| (rowwise::problem(1024, 512, name), precision))).collect(),
+    quick: || {
+        PRECISIONS
+            .iter()
+            .flat_map(|&precision| ["sum", "max"].map(|name| (rowwise::problem(1024, 512, name), precision)))
+            .collect()
+    },
     edges: || rowwise::edges(NAMES),
     draw: |draw| drawn(draw, NAMES),
     calls: Calls {
@@ -101,7 +106,9 @@ pub(crate) static REDUCE_ROWS_BACKWARD: Operator = Operator {
     name: "reduce_rows_backward",
     about: "gradients of reductions over the last axis",
     precisions: &["fp32", "fp16", "bf16"],
-    quick: || [("sum", "fp32"), ("norm", "fp16"), ("max", "bf16")].map(|(name, at)| (rowwise::problem(1024, 512, name), at)).to_vec(),
+    quick: || {
+        [("sum", "fp32"), ("norm", "fp16"), ("max", "bf16")].map(|(name, at)| (rowwise::problem(1024, 512, name), at)).to_vec()
+    },
     calls: Calls {
         signature: |variant| match variant {
             "norm" | "max" | "min" => {

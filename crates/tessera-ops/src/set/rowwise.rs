@@ -13,7 +13,9 @@ use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy};
 
 use crate::element::{storable, underflow, wrap};
-use crate::operator::{Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported};
+use crate::operator::{
+    Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
+};
 use crate::problem::Problem;
 use crate::set::rows::{self, Division};
 use crate::work::{Metric, Work, packed_bytes};
@@ -317,6 +319,7 @@ pub(crate) fn problem(rows: u64, n: u64, variant: &str) -> Problem {
 
 /// Activations of language models and rows of vocabularies: 16 to 512 MiB in 16 bits.
 pub(crate) fn suite(variants: &[&str]) -> Vec<Problem> {
-    let sizes = [(65536, 128), (65536, 1024), (16384, 4096), (8192, 8192), (4096, 32000), (2048, 50304), (2048, 128_256), (64, 262_144)];
+    let sizes =
+        [(65536, 128), (65536, 1024), (16384, 4096), (8192, 8192), (4096, 32000), (2048, 50304), (2048, 128_256), (64, 262_144)];
     sizes.iter().flat_map(|&(rows, n)| variants.iter().map(move |variant| problem(rows, n, variant))).collect()
 }
