@@ -47,33 +47,16 @@ def keys(v, dtype, LEAST):
     return ct.where(nan, most, key)
 
 
-@tessera.kernel
-def select(
-    x,
-    places,
-    values,
-    indices,
-    FIRST: ct.Constant[bool],
-    LEAST: ct.Constant[bool],
-    K: ct.Constant[int],
-    SIZE: ct.Constant[int],
-    N: ct.Constant[int],
-):
-    i, part = ct.bid(0), ct.bid(1)
-    v = ct.load(x, (i, part), (1, SIZE), padding_mode=ZERO)
-    at = part * SIZE + ct.arange(SIZE, dtype=ct.int32)[None, :]
-    if FIRST:
-        place = ct.where(at < N, at, -1)
-    else:
-        place = ct.where(at < N, ct.load(places, (i, part), (1, SIZE), padding_mode=ZERO), -1)
-    key = ct.where(place >= 0, keys(v, x.dtype, LEAST), absent(x.dtype))
+def leave(v, place, part, i, values, indices, LEAST, K, SIZE):
+    """Leaves the K most extreme ones of a tile of a row, of which those without a place are none."""
+    key = ct.where(place >= 0, keys(v, values.dtype, LEAST), absent(values.dtype))
     # The largest number that K keys are not smaller than.
-    bound = ct.full((1, 1), absent(x.dtype), key.dtype)
-    step = ct.full((1, 1), 2 ** (bits_of(x.dtype) - 2), key.dtype)
+    bound = ct.full((1, 1), absent(values.dtype), key.dtype)
+    step = ct.full((1, 1), 2 ** (bits_of(values.dtype) - 2), key.dtype)
     # The first step is as large as the sign.
     count = ct.sum(ct.where(key >= 0, 1, 0).astype(ct.int32), axis=1, keepdims=True)
     bound = ct.where(count >= K, 0, bound)
-    for b in range(bits_of(x.dtype) - 1):
+    for b in range(bits_of(values.dtype) - 1):
         count = ct.sum(ct.where(key >= bound + step, 1, 0).astype(ct.int32), axis=1, keepdims=True)
         bound = ct.where(count >= K, bound + step, bound)
         step = step >> 1
@@ -85,6 +68,24 @@ def select(
     row = ct.full((1, SIZE), i, ct.int32)
     ct.scatter(values, (row, to), v, mask=taken)
     ct.scatter(indices, (row, to), place, mask=taken)
+
+
+@tessera.kernel
+def select(x, values, indices, LEAST: ct.Constant[bool], K: ct.Constant[int], SIZE: ct.Constant[int], N: ct.Constant[int]):
+    i, part = ct.bid(0), ct.bid(1)
+    at = part * SIZE + ct.arange(SIZE, dtype=ct.int32)[None, :]
+    leave(ct.load(x, (i, part), (1, SIZE), padding_mode=ZERO), ct.where(at < N, at, -1), part, i, values, indices, LEAST, K, SIZE)
+
+
+@tessera.kernel
+def select_again(
+    x, places, values, indices, LEAST: ct.Constant[bool], K: ct.Constant[int], SIZE: ct.Constant[int], N: ct.Constant[int]
+):
+    """The same of what was left before."""
+    i, part = ct.bid(0), ct.bid(1)
+    at = part * SIZE + ct.arange(SIZE, dtype=ct.int32)[None, :]
+    place = ct.where(at < N, ct.load(places, (i, part), (1, SIZE), padding_mode=ZERO), -1)
+    leave(ct.load(x, (i, part), (1, SIZE), padding_mode=ZERO), place, part, i, values, indices, LEAST, K, SIZE)
 
 
 @tessera.kernel

@@ -2,6 +2,7 @@
 
 mod attention;
 mod bandwidth;
+mod channels;
 mod gemm;
 mod grouped;
 mod histogram;
@@ -27,6 +28,7 @@ pub(crate) const CASES: &[&[Case]] = &[
     vector::CASES,
     histogram::CASES,
     rows::CASES,
+    channels::CASES,
     row_gradients::CASES,
     row_order::CASES,
     bandwidth::CASES,

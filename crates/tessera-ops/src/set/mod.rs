@@ -3,6 +3,8 @@
 pub(crate) mod attention;
 mod attention_tiles;
 pub(crate) mod bandwidth;
+pub(crate) mod channel_norm;
+mod channel_reference;
 pub(crate) mod cross_entropy;
 pub(crate) mod cumsum;
 mod decoded;

@@ -160,10 +160,11 @@ fn select(case: &Case, tensors: &mut Vec<TensorSpec>) -> Result<Vec<LaunchSpec>,
         tensors.push(TensorSpec::new(values, case.storage, [case.rows, parts * case.k], Role::Workspace));
         tensors.push(TensorSpec::new(places, DType::I32, [case.rows, parts * case.k], Role::Workspace));
         let to = [Argument::Tensor(tensors.len() - 2), Argument::Tensor(tensors.len() - 1)];
-        let arrays = [("x", from[0]), ("values", to[0]), ("indices", to[1])];
-        let mut arguments = vec![arrays[0], ("places", if launches.is_empty() { to[1] } else { from[1] }), arrays[1], arrays[2]];
-        arguments.extend([("FIRST", Argument::Bool(launches.is_empty())), least, k, int("SIZE", size), int("N", n)]);
-        launches.push(LaunchSpec::new("select", arguments, [down, parts as u32, 1]));
+        let mut arguments = vec![("x", from[0]), ("values", to[0]), ("indices", to[1]), least, k];
+        arguments.extend([int("SIZE", size), int("N", n)]);
+        let kernel = if launches.is_empty() { "select" } else { "select_again" };
+        arguments.extend((!launches.is_empty()).then_some(("places", from[1])));
+        launches.push(LaunchSpec::new(kernel, arguments, [down, parts as u32, 1]));
         (from, n) = (to, parts * case.k);
         if parts == 1 {
             break;

@@ -121,11 +121,6 @@ impl Case {
         ErrorModel { floor: underflow(self.storage), ..ErrorModel::nearest(self.storage, self.acc) }
     }
 
-    /// The error model of a result in the type of sums.
-    pub(crate) fn summed(&self) -> ErrorModel {
-        ErrorModel::nearest(self.acc, self.acc)
-    }
-
     /// How a sum of the row is off at most, as a share of its terms' magnitudes.
     pub(crate) fn adding(&self) -> f64 {
         4.0 * tessera_types::unit_roundoff(self.acc) * (self.n.max(1) as f64).sqrt()
