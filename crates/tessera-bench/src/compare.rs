@@ -236,7 +236,7 @@ pub fn compare(base: &[Results], new: &[Results], options: CompareOptions) -> Re
             options.anchor_limit * 100.0
         ));
     }
-    let strict = new.iter().any(|results| results.session().mode != Mode::Quick);
+    let strict = new.iter().any(|results| matches!(results.session().mode, Mode::Ci | Mode::Publish));
     let complete = base.iter().chain(new).all(Results::complete);
     Ok(Comparison {
         changes,

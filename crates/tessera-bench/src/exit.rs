@@ -33,7 +33,7 @@ impl Exit {
     /// What a bench run ends with: the worst of its rows. An early stop counts only outside quick mode, except
     /// before anything was checked.
     pub fn of_run(end: &EndRecord, mode: Mode) -> Exit {
-        let strict = mode != Mode::Quick;
+        let strict = matches!(mode, Mode::Ci | Mode::Publish);
         let has = |test: &dyn Fn(Status) -> bool| any(&end.by_status, test);
         if has(&Status::is_wrong) {
             Exit::Incorrect

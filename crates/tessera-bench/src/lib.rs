@@ -20,6 +20,7 @@ pub const VERSION: &str = env!("TESSERA_VERSION");
 mod asked;
 mod case;
 mod ceiling;
+pub mod checklist;
 mod clock;
 mod compare;
 mod conversation;

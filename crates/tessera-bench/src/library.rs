@@ -2,7 +2,7 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::ops;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tessera_driver::DriverError;
 use tessera_ops::{Argument, Fill, Inputs, Machine, OPERATORS, Operator, Plan, Planned, Problem, Role};
 use tessera_runtime::lock::{config_text, parse_config};
 use tessera_runtime::{
-    CompileOptions, Device, DriverDevice, Kernel, Lock, PreparedLaunch, RandomStream, Site, Tensor, TensorError,
+    CompileOptions, Device, DriverDevice, Kernel, Lock, PreparedLaunch, ProfilerRange, RandomStream, Site, Tensor, TensorError,
 };
 use tessera_types::{DType, FloatFormat, IntFormat};
 
@@ -290,6 +290,13 @@ impl Suite for Library {
         }
     }
 
+    fn range(&self, name: &str) -> Option<ProfilerRange> {
+        match &self.device {
+            Device::Cpu => None,
+            Device::Driver(device) => Some(device.range(name)),
+        }
+    }
+
     fn accelerator(&self) -> Option<Accelerator> {
         Some(self.on_hardware()?.borrow().accelerator(Timing::COLD))
     }
@@ -551,13 +558,13 @@ impl Subject for PlanSubject {
         Ok(())
     }
 
-    fn read(&self, output: usize, rows: Range<usize>, codes: &mut [u64]) -> Result<(), Fault> {
+    fn read(&self, output: usize, rows: ops::Range<usize>, codes: &mut [u64]) -> Result<(), Fault> {
         let out = &self.outputs[output];
         let view = self.tensors.list[self.plan.outputs[output].tensor].view();
         view.read_codes(rows.start * out.row_len, codes).map_err(|error| Fault::new(Status::HarnessError, error.to_string()))
     }
 
-    fn expect(&self, output: usize, rows: Range<usize>, expected: Expected<'_>) -> Result<(), Fault> {
+    fn expect(&self, output: usize, rows: ops::Range<usize>, expected: Expected<'_>) -> Result<(), Fault> {
         match expected {
             Expected::Codes(codes) => {
                 self.plan.reference.rows(&self.tensors, output, rows, tessera_ops::Expected::Codes(codes));

@@ -35,6 +35,10 @@ pub enum Mode {
     Ci,
     /// Numbers to print.
     Publish,
+    /// Steps of a model that answers, which are long: 16 samples.
+    Inference,
+    /// Steps of a model that learns, which are longer: 8 samples.
+    Training,
 }
 
 /// The constants of a mode.
@@ -102,7 +106,28 @@ impl Mode {
                 processes: 3,
                 seeds: 20,
             },
+            Mode::Inference => Plan { samples: 2, ..Mode::STEPS },
+            Mode::Training => Mode::STEPS,
         }
+    }
+
+    /// What both modes of models have: eight blocks, as many as an interval takes, of a sample each.
+    const STEPS: Plan = Plan {
+        samples: 1,
+        checkpoints: &[8],
+        precision: 0.05,
+        max_time: Duration::from_secs(60),
+        fair_time: Duration::from_secs(60),
+        row_time: None,
+        min_sample: Duration::from_micros(50),
+        min_round: Duration::from_millis(10),
+        processes: 1,
+        seeds: 2,
+    };
+
+    /// Whether whole models are measured, whose steps are long and few.
+    pub const fn is_of_models(self) -> bool {
+        matches!(self, Mode::Inference | Mode::Training)
     }
 
     /// The name used on the command line.
@@ -111,6 +136,8 @@ impl Mode {
             Mode::Quick => "quick",
             Mode::Ci => "ci",
             Mode::Publish => "publish",
+            Mode::Inference => "inference",
+            Mode::Training => "training",
         }
     }
 }

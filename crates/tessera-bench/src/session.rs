@@ -274,7 +274,9 @@ impl Runner<'_> {
             return Ok(());
         }
         (self.observe)(Progress::Timing(live.len()));
+        let range = live.first().and_then(|first| self.suite.range(&format!("time {}", first.case.key)));
         let measured = self.time(&mut live);
+        drop(range);
         // Of several rows that were timed in turn, it is not known which one lost the device.
         if self.suite.is_lost() && live.len() > 1 {
             return Ok(());
@@ -303,7 +305,10 @@ impl Runner<'_> {
             0 => GateOptions { seeds, suite_seed: self.options.seed, tolerance: None },
             _ => GateOptions { seeds: 1, suite_seed: self.options.seed + seeds as u64 - 1, tolerance: None },
         };
-        let report = match gate::check(subject.as_mut(), options) {
+        let range = self.suite.range(&format!("check {} {name}", case.key));
+        let report = gate::check(subject.as_mut(), options);
+        drop(range);
+        let report = match report {
             Ok(report) => report,
             Err(fault) => return Ok(Err(fault)),
         };

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tessera_runtime::ProfilerRange;
+
 use crate::case::{CaseKey, Fault, Subject, Work};
 use crate::ceiling::{Ceilings, ProbeOptions};
 use crate::clock::ClockFacts;
@@ -63,6 +65,11 @@ pub trait Suite {
     /// Whether the device was lost to a fault, so that nothing more can be run in this process.
     fn is_lost(&self) -> bool {
         false
+    }
+
+    /// A range of a profiler's, until it is dropped; none where cases run on no device.
+    fn range(&self, _name: &str) -> Option<ProfilerRange> {
+        None
     }
 
     /// Whether launches take the time of a machine; the emulator's say nothing of any.

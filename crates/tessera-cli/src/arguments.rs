@@ -61,6 +61,9 @@ pub(crate) enum Command {
     /// Make an HTML report (or CSV or Markdown) of results files.
     #[command(after_help = "Example:\n  tessera report results.jsonl -o report.html")]
     Report(Report),
+    /// Hold a results file to the ten points that a measurement has to meet.
+    #[command(after_help = "Example:\n  tessera checklist results.jsonl")]
+    Checklist(Checklist),
     /// List operators, suites, passes, targets, devices or precisions.
     #[command(after_help = "Example:\n  tessera list ops")]
     List(List),
@@ -425,6 +428,10 @@ pub(crate) enum Mode {
     Ci,
     /// For numbers that are quoted.
     Publish,
+    /// For steps of models that answer: two samples a block, eight blocks.
+    Inference,
+    /// For steps of models that learn: a sample a block, eight blocks.
+    Training,
 }
 
 #[derive(Debug, Args)]
@@ -696,6 +703,15 @@ pub(crate) struct Report {
     /// `.html`, `.csv` or `.md`.
     #[arg(short, long, default_value = "report.html")]
     pub(crate) output: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Checklist {
+    /// The results file.
+    pub(crate) results: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What `list` shows.

@@ -96,6 +96,7 @@ fn run(command: Command) -> Outcome {
         Command::Tune(arguments) => command::tune::tune(&arguments),
         Command::Bundle(arguments) => command::bundle::bundle(arguments),
         Command::Compare(arguments) => command::compare::compare(arguments),
+        Command::Checklist(arguments) => command::checklist::checklist(&arguments),
         Command::Report(arguments) => command::report::report(arguments),
         Command::Completions(arguments) => command::manual::completions(&arguments),
         Command::Manual(arguments) => command::manual::manual(&arguments),

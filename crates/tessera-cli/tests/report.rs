@@ -27,7 +27,16 @@ fn bench_compare_report() {
     succeeds(folder, &["report", "a.jsonl", "-o", "a.html"]);
     succeeds(folder, &["report", "a.jsonl", "-o", "a.csv"]);
     succeeds(folder, &["report", "a.jsonl", "-o", "a.md"]);
+    let points = succeeds(folder, &["checklist", "a.jsonl"]);
+    assert!(points.lines().count() == 10 && points.contains("met      iterations are many: "), "{points}");
     let truncated = std::fs::read(folder.join("a.jsonl")).expect("results");
+    // Of a run that did not come to its end.
+    let text = String::from_utf8_lossy(&truncated);
+    let kept: Vec<&str> = text.lines().filter(|line| !line.contains("\"kind\":\"end\"")).collect();
+    std::fs::write(folder.join("open.jsonl"), kept.join("\n") + "\n").expect("written");
+    let open = tessera(folder, &["checklist", "open.jsonl"]);
+    let said = String::from_utf8_lossy(&open.stdout);
+    assert!(open.status.code() == Some(3) && said.contains("NOT MET  the run's length is known beforehand"), "{said}");
     std::fs::write(folder.join("b.jsonl"), &truncated[..40]).expect("written");
     let broken = tessera(folder, &["report", "b.jsonl", "-o", "b.html"]);
     assert_eq!(broken.status.code(), Some(4), "{broken:?}");

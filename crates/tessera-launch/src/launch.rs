@@ -159,14 +159,9 @@ impl DeviceLaunch {
 
     /// The same, but waits for no longer than so; false where the kernel has not ended by then and is left running.
     pub fn run_within(&self, limit: Option<Duration>) -> Result<bool, DriverError> {
-        // A profiler shows the launch as a range of the kernel's name, where there is one to tell.
-        let table = self.kernel.device().context().table()?;
-        let told = table.range_push(&self.name).is_ok();
-        let done = self.enqueue().and_then(|()| self.kernel.device().wait_at_most(limit));
-        if told {
-            table.range_pop()?;
-        }
-        done
+        // A profiler shows the launch as a range of the kernel's name.
+        let _range = self.kernel.device().range(&self.name);
+        self.enqueue().and_then(|()| self.kernel.device().wait_at_most(limit))
     }
 }
 

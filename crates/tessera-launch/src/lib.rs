@@ -20,6 +20,7 @@ mod layout;
 mod module_cache;
 mod pool;
 mod prepared;
+mod range;
 mod tensor_map;
 mod timeline;
 
@@ -35,4 +36,5 @@ pub use layout::{Layout, row_major, storage_bits, storage_bytes};
 pub use module_cache::{ModuleCache, ModuleCacheCounters};
 pub use pool::{PoolCounters, Pooled};
 pub use prepared::Prepared;
+pub use range::ProfilerRange;
 pub use timeline::{Span, Timeline};

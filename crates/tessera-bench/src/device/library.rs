@@ -9,7 +9,7 @@ use std::time::Instant;
 use tessera_cuda::CublasLt;
 use tessera_driver::{DriverError, Stream};
 use tessera_ops::{Plan, Planned};
-use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, KernelError, Lock, PreparedLaunch, Tuned};
+use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, KernelError, Lock, PreparedLaunch, ProfilerRange, Tuned};
 
 use super::blas::{Blas, product};
 use super::ceiling;
@@ -322,6 +322,10 @@ impl Suite for DeviceLibrary {
         let made = (Rc::clone(&plan), tuned);
         let launcher = |tensors: &DeviceTensors| self.launcher((case, implementation), asked, made, tensors);
         Ok(Box::new(DeviceSubject::build(plan, Rc::clone(&self.timer), self.options.timing, launcher)?))
+    }
+
+    fn range(&self, name: &str) -> Option<ProfilerRange> {
+        Some(self.device.range(name))
     }
 
     fn accelerator(&self) -> Option<Accelerator> {

@@ -28,6 +28,9 @@ use crate::failure::{Failure, Outcome, read_text};
 
 /// From which inputs are derived.
 const SEED: u64 = 1;
+/// How long nothing may be heard of a row. On a chip its reference takes most of that; elsewhere its launches do.
+const ON_CHIP: Duration = Duration::from_secs(90);
+const ELSEWHERE: Duration = Duration::from_secs(600);
 
 pub(crate) fn bench(arguments: Bench) -> Outcome {
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
@@ -36,6 +39,8 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
         ModeName::Quick => Mode::Quick,
         ModeName::Ci => Mode::Ci,
         ModeName::Publish => Mode::Publish,
+        ModeName::Inference => Mode::Inference,
+        ModeName::Training => Mode::Training,
     };
     let opened = open(arguments.device.as_deref(), (&arguments.emulation, TimeLimit::NONE), Some(SEED))?;
     refuse_without_effect(&arguments, &opened)?;
@@ -47,17 +52,19 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
     if !arguments.json {
         println!("device: {} ({})", opened.device, opened.reason);
     }
-    let end = match opened.device.driver().filter(|device| !device.is_emulated()) {
-        // An emulator's time says nothing of a GPU's: its rows end at the gate, and no baseline stands beside them.
-        None => measure(suite.as_ref(), &arguments, &opened.device.to_string(), mode, &path, previous.as_ref())?,
-        Some(device) if arguments.unwatched => on_device(&arguments, device, mode, &path, previous.as_ref())?,
-        Some(_) => {
+    let chip = opened.device.driver().filter(|device| !device.is_emulated());
+    let supervisor = Supervisor { silence: if chip.is_some() { ON_CHIP } else { ELSEWHERE }, ..Supervisor::default() };
+    let end = match chip {
+        _ if !arguments.unwatched => {
             // The child opens the device again.
             drop((suite, opened));
-            watched(&path, previous.is_some(), None)?
+            watched((&path, supervisor), previous.is_some(), None)?
         }
+        // An emulator's time says nothing of a GPU's: its rows end at the gate, and no baseline stands beside them.
+        None => measure(suite.as_ref(), &arguments, &opened.device.to_string(), mode, &path, previous.as_ref())?,
+        Some(device) => on_device(&arguments, device, mode, &path, previous.as_ref())?,
     };
-    let end = further_processes(&arguments, mode, &path, end)?;
+    let end = further_processes(&arguments, mode, (&path, supervisor), end)?;
     if arguments.json {
         print!("{}", read_text(&path.to_string_lossy())?);
     } else {
@@ -108,7 +115,12 @@ fn sit(arguments: &Bench, device: Device) -> Outcome {
 
 /// Measures everything again in further processes, as many as were asked for: what differs from process to process is part of
 /// every figure then.
-fn further_processes(arguments: &Bench, mode: Mode, path: &Path, end: EndRecord) -> Result<EndRecord, Failure> {
+fn further_processes(
+    arguments: &Bench,
+    mode: Mode,
+    (path, supervisor): (&Path, Supervisor),
+    end: EndRecord,
+) -> Result<EndRecord, Failure> {
     let wanted = arguments.processes.map_or(mode.plan().processes, NonZeroUsize::get);
     let is_child = arguments.process.is_some() || arguments.unwatched;
     if is_child || end.run < end.planned || end.by_status.keys().all(|status| !status.has_time()) {
@@ -116,7 +128,7 @@ fn further_processes(arguments: &Bench, mode: Mode, path: &Path, end: EndRecord)
     }
     let mut last = end;
     for process in 1..wanted {
-        last = watched(path, true, Some(process))?;
+        last = watched((path, supervisor), true, Some(process))?;
         let results = Results::load(path).map_err(Failure::environment)?;
         if results.sessions.last().is_none_or(|session| session.process != process) {
             return Err(Failure::environment(format!("process {} of {wanted} did not start", process + 1)));
@@ -126,7 +138,7 @@ fn further_processes(arguments: &Bench, mode: Mode, path: &Path, end: EndRecord)
 }
 
 /// Runs the same command in a child that a fault or a hang may end, and gives what the results file says at last.
-fn watched(path: &Path, resume: bool, process: Option<usize>) -> Result<EndRecord, Failure> {
+fn watched((path, supervisor): (&Path, Supervisor), resume: bool, process: Option<usize>) -> Result<EndRecord, Failure> {
     let program = std::env::current_exe().map_err(Failure::environment)?;
     if !resume {
         // A file of an earlier run must not be taken for one of ours.
@@ -146,7 +158,7 @@ fn watched(path: &Path, resume: bool, process: Option<usize>) -> Result<EndRecor
         command.arg("--unwatched").arg(if resume { "--resume" } else { "--out" }).arg(path).stdout(Stdio::null());
         command
     };
-    let lost = supervise(Supervisor::default(), path, &mut child).map_err(Failure::environment)?;
+    let lost = supervise(supervisor, path, &mut child).map_err(Failure::environment)?;
     let results = Results::load(path).map_err(Failure::environment)?;
     let mut end = results.end.unwrap_or_default();
     if lost > 0 && end.reason.is_none() && end.planned == 0 {

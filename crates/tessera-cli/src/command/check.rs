@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use tessera::bench::{
-    Exit, Fault, GateOptions, GateReport, GradientCheck, Library, Sizes, Status, Suite, TESSERA, check as gate, check_gradient,
-    widest,
-};
+use tessera::bench::{Exit, Fault, GateOptions, GateReport, Library, Sizes, Status, Suite, TESSERA, check as gate};
 use tessera::runtime::{Device, DriverDevice};
 use tessera::types::TimeLimit;
 

@@ -5,6 +5,7 @@ pub(crate) mod bundle;
 pub(crate) mod check;
 mod check_gradients;
 mod check_kernel;
+pub(crate) mod checklist;
 pub(crate) mod compare;
 pub(crate) mod compile;
 mod device_report;
