@@ -315,3 +315,16 @@ def batch_backward(
     along = (channel_numbers(of_weight, j, C) * w + channel_numbers(drstd, j, C) * scale * scale) / COUNT
     h = (v - channel_numbers(mean, j, C)) * scale
     ct.store(dx, (i, j, k), (d * w - plain - h * along).astype(dx.dtype))
+
+
+@tessera.kernel
+def running_statistics(
+    mean, rstd, running_mean, running_var, momentum: float, unbiased: float, eps: float, ACC: ct.Constant, TILE: ct.Constant[int]
+):
+    """Moves running statistics towards those of a batch."""
+    j = ct.bid(0)
+    m, s = ct.load(mean, (j,), (TILE,)).astype(ACC), ct.load(rstd, (j,), (TILE,)).astype(ACC)
+    own, variance = ct.load(running_mean, (j,), (TILE,)).astype(ACC), ct.load(running_var, (j,), (TILE,)).astype(ACC)
+    batch = (1.0 / (s * s) - eps) * unbiased
+    ct.store(running_mean, (j,), own + (m - own) * momentum)
+    ct.store(running_var, (j,), variance + (batch - variance) * momentum)

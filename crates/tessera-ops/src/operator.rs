@@ -27,6 +27,7 @@ pub const OPERATORS: &[&Operator] = &[
     &set::channel_norm::BATCH_NORM,
     &set::channel_norm::BATCH_NORM_BACKWARD,
     &set::channel_norm::BATCH_NORM_INFERENCE,
+    &set::running_statistics::RUNNING_STATISTICS,
     &set::vector::VECTOR,
     &set::reduce::REDUCE_ROWS,
     &set::reduce::REDUCE_ROWS_BACKWARD,

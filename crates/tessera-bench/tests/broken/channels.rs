@@ -131,4 +131,16 @@ pub(super) const CASES: &[Case] = &[
             ),
         ],
     },
+    Case {
+        operator: "running_statistics",
+        extents: &[("channels", 100)],
+        variant: "",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("the batch takes all", &[("own + (m - own) * momentum", "m")]),
+            edit("reciprocals are taken for variances", &[("batch = (1.0 / (s * s) - eps)", "batch = (1.0 / s - eps)")]),
+        ],
+    },
 ];

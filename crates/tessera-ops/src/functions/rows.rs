@@ -256,3 +256,195 @@ pub fn argmax_rows(x: &Tensor) -> Result<Tensor, CallError> {
 pub fn argmin_rows(x: &Tensor) -> Result<Tensor, CallError> {
     run(&set::reduce::ARG_ROWS, "min", &[("x", x)], &[])
 }
+
+/// From which end running sums start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The first element.
+    First,
+    /// The last element.
+    Last,
+}
+
+/// Running sums along the last axis: `x[..., n]` gives an array of its shape and type.
+///
+/// ```
+/// use tessera_ops::{Start, cumsum};
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let x = Tensor::arange(DType::F32, &[2, 3])?;
+/// assert_eq!(cumsum(&x, Start::First)?.to_f64()?, [0.0, 1.0, 3.0, 3.0, 7.0, 12.0]);
+/// assert_eq!(cumsum(&x, Start::Last)?.to_f64()?, [3.0, 3.0, 2.0, 12.0, 9.0, 5.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn cumsum(x: &Tensor, start: Start) -> Result<Tensor, CallError> {
+    run(&set::cumsum::CUMSUM, start.variant(), &[("x", x)], &[])
+}
+
+/// The gradient of [`cumsum`], from cotangents of its result.
+pub fn cumsum_backward(dy: &Tensor, start: Start) -> Result<Tensor, CallError> {
+    run(&set::cumsum::CUMSUM_BACKWARD, start.variant(), &[("dy", dy)], &[])
+}
+
+impl Start {
+    fn variant(self) -> &'static str {
+        match self {
+            Start::First => "",
+            Start::Last => "reverse",
+        }
+    }
+}
+
+/// Which elements come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The smallest ones.
+    Ascending,
+    /// The largest ones.
+    Descending,
+}
+
+/// The `k` first elements of each row in an order, and where they stand: `x[..., n]` gives `[values, indices]`, both `[..., k]`, the second of `i32`.
+/// Of equal elements the first one comes first; NaN counts as the largest. `k` is 512 at most.
+///
+/// ```
+/// use tessera_ops::{Order, top_k};
+/// use tessera_runtime::Tensor;
+/// let x = Tensor::from_vec(&[1, 5], vec![1.0_f32, 4.0, 2.0, 4.0, 3.0])?;
+/// let [values, indices] = top_k(&x, 3, Order::Descending)?;
+/// assert_eq!((values.to_f64()?, indices.to_f64()?), (vec![4.0, 4.0, 3.0], vec![1.0, 3.0, 4.0]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn top_k(x: &Tensor, k: usize, order: Order) -> Result<[Tensor; 2], CallError> {
+    let shape: Vec<usize> = x.shape().iter().rev().skip(1).rev().copied().chain([k]).collect();
+    let array = |name, dtype| Tensor::zeros_on(dtype, &shape, &x.device()).map_err(|error| CallError::Memory { name, error });
+    let (values, indices) = (array("values", x.dtype())?, array("indices", tessera_types::DType::I32)?);
+    let variant = if order == Order::Ascending { "smallest" } else { "largest" };
+    all(&set::order::TOP_K, variant, &[("x", x), ("values", &values), ("indices", &indices)], &[])
+}
+
+/// The elements of each row in an order, and where they stood: `x[..., n]` gives `[values, indices]` of its shape, the second of `i32`. Equal elements
+/// stay as they stand; NaN counts as the largest.
+///
+/// ```
+/// use tessera_ops::{Order, sort};
+/// use tessera_runtime::Tensor;
+/// let x = Tensor::from_vec(&[1, 4], vec![2.0_f32, 1.0, 2.0, 0.0])?;
+/// let [values, indices] = sort(&x, Order::Ascending)?;
+/// assert_eq!((values.to_f64()?, indices.to_f64()?), (vec![0.0, 1.0, 2.0, 2.0], vec![3.0, 1.0, 0.0, 2.0]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn sort(x: &Tensor, order: Order) -> Result<[Tensor; 2], CallError> {
+    let variant = if order == Order::Ascending { "ascending" } else { "descending" };
+    all(&set::order::SORT, variant, &[("x", x)], &[])
+}
+
+/// `(x - mean) / sqrt(variance + eps) * weight + bias` of `x[batch, channels, pixels]`, where mean and variance are those of one of `groups` groups of
+/// neighbouring channels of an image; `weight[channels]` and `bias[channels]`.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (x, one) = (Tensor::full(DType::F32, &[2, 4, 9], 3.0)?, Tensor::ones(DType::F32, &[4])?);
+/// assert_eq!(tessera_ops::group_norm(&x, &one, &one, 2, 1e-5)?.read::<f32>()?[0], 1.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn group_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, groups: usize, eps: f64) -> Result<Tensor, CallError> {
+    let scalars = [("groups", groups as f64), ("eps", eps)];
+    run(&set::channel_norm::GROUP_NORM, "", &[("x", x), ("weight", weight), ("bias", bias)], &scalars)
+}
+
+/// The gradients of [`group_norm`] of `x`, weight and bias, from cotangents of its result.
+pub fn group_norm_backward(x: &Tensor, weight: &Tensor, dy: &Tensor, groups: usize, eps: f64) -> Result<[Tensor; 3], CallError> {
+    let scalars = [("groups", groups as f64), ("eps", eps)];
+    all(&set::channel_norm::GROUP_NORM_BACKWARD, "", &[("x", x), ("weight", weight), ("dy", dy)], &scalars)
+}
+
+/// `(x - mean) * rstd * weight + bias` of `x[batch, channels, pixels]`, where the statistics are those of all images of a channel: `[y, mean, rstd]`,
+/// with `rstd = 1 / sqrt(variance + eps)`.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (x, one) = (Tensor::full(DType::F32, &[2, 4, 9], 3.0)?, Tensor::ones(DType::F32, &[4])?);
+/// let [y, mean, _] = tessera_ops::batch_norm(&x, &one, &one, 1e-5)?;
+/// assert_eq!((y.read::<f32>()?[0], mean.read::<f32>()?[3]), (1.0, 3.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn batch_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<[Tensor; 3], CallError> {
+    all(&set::channel_norm::BATCH_NORM, "", &[("x", x), ("weight", weight), ("bias", bias)], &[("eps", eps)])
+}
+
+/// The gradients of [`batch_norm`] of `x`, weight and bias, from the statistics that it gave and cotangents of its first result.
+pub fn batch_norm_backward(
+    x: &Tensor,
+    weight: &Tensor,
+    mean: &Tensor,
+    rstd: &Tensor,
+    dy: &Tensor,
+) -> Result<[Tensor; 3], CallError> {
+    let none = Tensor::zeros_on(mean.dtype(), mean.shape(), &mean.device());
+    let none = none.map_err(|error| CallError::Memory { name: "dmean", error })?;
+    let statistics = [("mean", mean), ("rstd", rstd), ("dmean", &none), ("drstd", &none)];
+    let tensors: Vec<(&str, &Tensor)> = [("x", x), ("weight", weight), ("dy", dy)].into_iter().chain(statistics).collect();
+    all(&set::channel_norm::BATCH_NORM_BACKWARD, "", &tensors, &[])
+}
+
+/// `(x - mean) / sqrt(variance + eps) * weight + bias` of `x[batch, channels, pixels]`, by statistics of channels that are given in the type that sums
+/// are kept in.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (x, one) = (Tensor::full(DType::F32, &[2, 4, 9], 3.0)?, Tensor::ones(DType::F32, &[4])?);
+/// assert_eq!(tessera_ops::batch_norm_inference(&x, &one, &one, &one, &one, 0.0)?.read::<f32>()?[0], 3.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn batch_norm_inference(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: &Tensor,
+    mean: &Tensor,
+    variance: &Tensor,
+    eps: f64,
+) -> Result<Tensor, CallError> {
+    let tensors = [("x", x), ("weight", weight), ("bias", bias), ("mean", mean), ("variance", variance)];
+    run(&set::channel_norm::BATCH_NORM_INFERENCE, "", &tensors, &[("eps", eps)])
+}
+
+/// How running statistics follow those of a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Following {
+    /// The part that the batch has in the new statistics: 0.1 in PyTorch unless it is named.
+    pub momentum: f64,
+    /// What the batch's variance is multiplied by: `n / (n - 1)` of `n` elements a channel for the unbiased one.
+    pub unbiased: f64,
+    /// What [`batch_norm`] was given.
+    pub eps: f64,
+}
+
+/// Moves running statistics, in place, towards those that [`batch_norm`] gave: `running += momentum * (batch - running)`.
+///
+/// ```
+/// use tessera_ops::{Following, follow_statistics};
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let [mean, rstd] = [4.0, 0.5].map(|value| Tensor::full(DType::F32, &[3], value));
+/// let (running_mean, running_var) = (Tensor::zeros(DType::F32, &[3]), Tensor::ones(DType::F32, &[3]));
+/// let (running_mean, running_var) = (running_mean?, running_var?);
+/// let how = Following { momentum: 0.5, unbiased: 1.0, eps: 0.0 };
+/// follow_statistics(&mean?, &rstd?, &running_mean, &running_var, how)?;
+/// assert_eq!((running_mean.to_f64()?[0], running_var.to_f64()?[2]), (2.0, 2.5));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn follow_statistics(
+    mean: &Tensor,
+    rstd: &Tensor,
+    running_mean: &Tensor,
+    running_var: &Tensor,
+    how: Following,
+) -> Result<(), CallError> {
+    let tensors = [("mean", mean), ("rstd", rstd), ("running_mean", running_mean), ("running_var", running_var)];
+    let scalars = [("momentum", how.momentum), ("unbiased", how.unbiased), ("eps", how.eps)];
+    all::<2>(&set::running_statistics::RUNNING_STATISTICS, "", &tensors, &scalars).map(drop)
+}

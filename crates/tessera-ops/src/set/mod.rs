@@ -28,5 +28,6 @@ pub(crate) mod reduce_columns;
 pub(crate) mod rms_norm;
 mod rows;
 mod rowwise;
+pub(crate) mod running_statistics;
 pub(crate) mod softmax;
 pub(crate) mod vector;
