@@ -341,7 +341,7 @@ impl Suite for Library {
 }
 
 /// `count` elements of a stream.
-pub(crate) fn filled(stream: RandomStream, dtype: DType, count: usize, fill: Fill) -> Result<Tensor, TensorError> {
+pub fn filled(stream: RandomStream, dtype: DType, count: usize, fill: Fill) -> Result<Tensor, TensorError> {
     match fill {
         Fill::Normal { mean, sd } => stream.normal_with(dtype, &[count], mean, sd),
         Fill::Integers { least, greatest } => stream.integers(dtype, &[count], least, greatest),

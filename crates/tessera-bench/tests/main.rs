@@ -6,6 +6,7 @@ mod machine;
 mod synthetic;
 mod toy;
 
+mod arrays;
 mod coverage;
 mod device;
 mod duel;

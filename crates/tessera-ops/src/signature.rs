@@ -29,7 +29,8 @@ impl Operand {
         self.0
     }
 
-    fn axes(&self) -> impl DoubleEndedIterator<Item = &'static str> {
+    /// The names of its axes; a number is the size itself, and `..rows` stands for any number of axes.
+    pub fn axes(&self) -> impl DoubleEndedIterator<Item = &'static str> {
         self.1.split(' ').filter(|axis| !axis.is_empty())
     }
 
