@@ -12,7 +12,6 @@ use crate::operator::{Argument, Fill, LaunchSpec, Machine, Operator, OutputRows,
 use crate::problem::Problem;
 use crate::set::channel_reference::{Layout, Normalised, What};
 use crate::set::norm::EPS;
-use crate::set::norm_backward::sums_over_rows;
 use crate::set::rows;
 use crate::set::rowwise::int;
 use crate::signature::{Calls, Operand, Signature};
@@ -34,11 +33,11 @@ const OPERATOR: Operator = Operator {
     source: include_str!("../../kernels/channel_norm.py"),
     precisions: PRECISIONS,
     further_precisions: &["fp64"],
-    suite: || {
+    further_suite: || {
         let sizes = [(8, 320, 4096), (8, 640, 1024), (8, 1280, 256), (16, 512, 4096), (64, 256, 196)];
         sizes.iter().map(|&(batch, channels, pixels)| problem(batch, channels, pixels, "")).collect()
     },
-    further_suite: Vec::new,
+    suite: Vec::new,
     quick: || PRECISIONS.iter().map(|&precision| (problem(2, 64, 256, ""), precision)).collect(),
     edges: || {
         let sizes = [(1, 4, 1, 2), (3, 6, 31, 3), (2, 12, 100, 4), (2, 10, 1023, 1), (1, 8, 4100, 2), (2, 5, 64, 5)];
@@ -88,7 +87,7 @@ pub(crate) static GROUP_NORM_BACKWARD: Operator = Operator {
 const BATCH: Operator = Operator {
     name: "batch_norm",
     about: "norm over all images of a channel, with weight and bias, and the statistics",
-    suite: || {
+    further_suite: || {
         let sizes = [(64, 64, 12544), (64, 256, 3136), (128, 512, 784), (256, 2048, 49), (65536, 1024, 1)];
         sizes.iter().map(|&(batch, channels, pixels)| problem(batch, channels, pixels, "")).collect()
     },
@@ -214,6 +213,8 @@ impl Case {
 /// Elements of a group that a block takes whole, of two arrays, and those of a piece of a longer one.
 const WHOLE: usize = 8192;
 const PIECE: usize = 4096;
+/// Images whose sums are added up at a time, and channels of a block that does.
+const SUMMED: (usize, usize) = (64, 32);
 
 fn group(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let case = Case::of("group_norm", problem, policy, machine)?;
@@ -261,7 +262,9 @@ fn group(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
         launches.push(LaunchSpec::new(kernel, arguments, [down, 1, 1]));
     }
     if what == What::Backward {
-        launches.push(sums_over_rows(&tensors, channels)?);
+        let mut arguments = rows::arrays(&tensors, &["dweights", "dbiases", "dweight", "dbias"]);
+        arguments.extend([int("PARTS", SUMMED.0), int("COLUMNS", SUMMED.1)]);
+        launches.push(LaunchSpec::new("sums_over_images", arguments, rows::grid(channels, SUMMED.1)?));
     }
     Ok(case.plan(tensors, launches, Layout::Groups(groups), what))
 }

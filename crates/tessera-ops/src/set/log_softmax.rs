@@ -22,8 +22,8 @@ const OPERATOR: Operator = Operator {
     source: include_str!("../../kernels/log_softmax.py"),
     precisions: PRECISIONS,
     further_precisions: &["fp64"],
-    suite: || rowwise::suite(&[""]),
-    further_suite: Vec::new,
+    suite: Vec::new,
+    further_suite: || rowwise::suite(&[""]),
     quick: || PRECISIONS.iter().map(|&precision| (rowwise::problem(1024, 512, ""), precision)).collect(),
     edges: || rowwise::edges(&[""]),
     draw,
@@ -65,7 +65,12 @@ pub(crate) static LOG_SOFTMAX_BACKWARD: Operator = Operator {
 pub(crate) static SOFTMAX_BACKWARD: Operator = Operator {
     name: "softmax_backward",
     about: "gradient of a softmax, full or causal, from its result",
-    suite: softmax::suite,
+    further_suite: || {
+        [(32, 2048), (8, 4096)]
+            .iter()
+            .flat_map(|&(heads, n)| ["", "causal"].map(|variant| softmax::problem(1, heads, n, n, variant)))
+            .collect()
+    },
     quick: || PRECISIONS.iter().map(|&precision| (softmax::problem(1, 8, 128, 512, ""), precision)).collect(),
     edges: softmax::edges,
     draw: softmax::draw,

@@ -15,8 +15,7 @@ use tessera_types::{DType, ErrorModel, Policy};
 
 use crate::element::{storable, sum, underflow};
 use crate::operator::{
-    Argument, Expected, Fill, Inputs, KernelFile, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec,
-    Unsupported,
+    Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
 use crate::set::norm::{self, Centre, EPS};
@@ -26,8 +25,6 @@ use crate::work::{Metric, Work, packed_bytes};
 
 pub(crate) static RMS_NORM_BACKWARD: Operator = operator(Centre::Zero);
 pub(crate) static LAYER_NORM_BACKWARD: Operator = operator(Centre::Mean);
-
-const FILE: KernelFile = KernelFile { name: "norm_backward.py", text: include_str!("../../kernels/norm_backward.py") };
 
 const PRECISIONS: &[&str] = &["fp32", "fp16", "bf16"];
 
@@ -42,12 +39,12 @@ const fn operator(centre: Centre) -> Operator {
             Centre::Mean => "gradient of layer normalisation: of x, weight and bias",
             Centre::Zero => "gradient of RMS normalisation: of x and weight",
         },
-        file: FILE.name,
-        source: FILE.text,
+        file: "norm_backward.py",
+        source: include_str!("../../kernels/norm_backward.py"),
         precisions: PRECISIONS,
         further_precisions: &["fp64"],
-        suite: norm::suite,
-        further_suite: Vec::new,
+        suite: Vec::new,
+        further_suite,
         quick: || norm::quick(PRECISIONS),
         edges: norm::edges,
         draw: norm::draw,
@@ -66,6 +63,13 @@ const fn operator(centre: Centre) -> Operator {
         gradient: None,
         ladder: &[],
     }
+}
+
+/// Activations of language models: 16 to 256 MiB in 16 bits.
+fn further_suite() -> Vec<Problem> {
+    let sizes =
+        [(32768, 768), (16384, 1024), (16384, 2048), (16384, 4096), (8192, 5120), (8192, 8192), (4096, 11008), (2048, 16384)];
+    sizes.map(|(sequence, hidden)| norm::problem(1, sequence, hidden)).to_vec()
 }
 
 const INPUTS: &[Operand] = &[Operand("x", "..rows hidden"), Operand("weight", "hidden"), Operand("dy", "..rows hidden")];
@@ -234,13 +238,6 @@ fn launches(
     let kernel = if centre == Centre::Mean { "layer_norm_sums" } else { "rms_norm_sums" };
     launches.push(LaunchSpec::new(kernel, arguments, rows::grid(n, PART_COLUMNS)?));
     Ok(launches)
-}
-
-/// The launch that adds up the rows of a plan's `dweights` and `dbiases` to `dweight` and `dbias`.
-pub(crate) fn sums_over_rows(tensors: &[TensorSpec], n: usize) -> Result<LaunchSpec, Unsupported> {
-    let mut arguments = rows::arrays(tensors, &["dweights", "dbiases", "dweight", "dbias"]);
-    arguments.extend([("PARTS", PARTS), ("COLUMNS", PART_COLUMNS)].map(|(name, value)| (name, Argument::Int(value as i64))));
-    Ok(LaunchSpec::new("layer_norm_sums", arguments, rows::grid(n, PART_COLUMNS)?).of_file(FILE))
 }
 
 struct Gradients {

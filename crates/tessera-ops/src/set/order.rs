@@ -27,13 +27,13 @@ const OPERATOR: Operator = Operator {
     source: include_str!("../../kernels/order.py"),
     precisions: PRECISIONS,
     further_precisions: &["fp64"],
-    suite: || {
+    further_suite: || {
         chosen(
             &[(64, 32000, 50), (64, 128_256, 50), (64, 262_144, 256), (1, 128_256, 50), (8192, 1024, 8), (65536, 128, 8)],
             "largest",
         )
     },
-    further_suite: Vec::new,
+    suite: Vec::new,
     quick: || PRECISIONS.iter().map(|&precision| (chosen(&[(64, 1024, 8)], "largest").remove(0), precision)).collect(),
     edges: || {
         let sizes =
@@ -74,8 +74,8 @@ pub(crate) static TOP_K: Operator = OPERATOR;
 pub(crate) static SORT: Operator = Operator {
     name: "sort",
     about: "the elements along the last axis in order, equal ones as they stand, and where they stood",
-    suite: || sorted(&[(65536, 128), (16384, 1024), (4096, 4096), (1024, 16384), (16, 262_144)], "ascending"),
-    further_suite: Vec::new,
+    further_suite: || sorted(&[(65536, 128), (16384, 1024), (4096, 4096), (1024, 16384), (16, 262_144)], "ascending"),
+    suite: Vec::new,
     quick: || PRECISIONS.iter().map(|&precision| (rowwise::problem(64, 1024, "ascending"), precision)).collect(),
     edges: || {
         let sizes = [(3, 1), (5, 16), (7, 63), (2, 64), (7, 65), (3, 997), (2, 1025), (2, 4100), (1, 16384)];
