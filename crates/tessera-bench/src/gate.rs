@@ -22,6 +22,7 @@ use crate::case::{Check, Expected, Fault, Lane, Output, Phase, Poison, Subject};
 use crate::random::Digest;
 use crate::real::Real;
 use crate::status::Status;
+use crate::tolerance::Allowance;
 
 /// Elements compared at a time (or one row, if a row is longer).
 const BLOCK_ELEMENTS: usize = 1 << 16;
@@ -33,8 +34,8 @@ pub struct GateOptions {
     pub seeds: usize,
     /// From which the seeds are derived.
     pub suite_seed: u64,
-    /// Relative and absolute distance that take the place of the reference's bounds, where somebody wants others.
-    pub tolerance: Option<(f64, f64)>,
+    /// What takes the place of the reference's bounds, where somebody wants others.
+    pub tolerance: Option<Allowance>,
 }
 
 /// The element that is furthest from its bound.
@@ -148,7 +149,7 @@ pub fn result_digest(subject: &dyn Subject) -> Result<u64, Fault> {
 }
 
 struct Gate {
-    tolerance: Option<(f64, f64)>,
+    tolerance: Option<Allowance>,
     status: Status,
     reason: Option<String>,
     checks: Vec<CheckResult>,
@@ -158,7 +159,7 @@ struct Gate {
 }
 
 impl Gate {
-    fn new(tolerance: Option<(f64, f64)>) -> Gate {
+    fn new(tolerance: Option<Allowance>) -> Gate {
         Gate {
             tolerance,
             status: Status::Ok,
@@ -455,7 +456,7 @@ fn error_ratio(got: f64, want: f64, bound: f64) -> f64 {
     if bound > 0.0 && bound.is_finite() { ratio } else { f64::INFINITY }
 }
 
-fn compare(subject: &dyn Subject, tally: &mut Tally, tolerance: Option<(f64, f64)>) -> Result<(), Fault> {
+fn compare(subject: &dyn Subject, tally: &mut Tally, tolerance: Option<Allowance>) -> Result<(), Fault> {
     let (mut codes, mut want, mut bound, mut exact) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (index, output) in subject.outputs().iter().enumerate() {
         // What is sampled is asked for at once: a reference may share work between rows.
@@ -491,8 +492,8 @@ fn compare(subject: &dyn Subject, tally: &mut Tally, tolerance: Option<(f64, f64
                     bound.resize(n, 0.0);
                     subject.expect_sampled(index, &rows, Expected::Values { want: &mut want, bound: &mut bound })?;
                     for i in 0..n {
-                        if let Some((relative, absolute)) = tolerance {
-                            bound[i] = absolute + relative * want[i].abs();
+                        if let Some(allowed) = tolerance.and_then(|allowance| allowance.of(output.dtype, want[i])) {
+                            bound[i] = allowed;
                         }
                         tally.element(output, places[i], (output.decode)(codes[i]), want[i], bound[i]);
                     }

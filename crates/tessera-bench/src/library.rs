@@ -50,6 +50,17 @@ impl Library {
         Ok(Library { name, entries, cases, options, device, lock: None, timer: OnceCell::new() })
     }
 
+    /// These cases.
+    pub fn of(entries: Vec<Entry>, options: CompileOptions, device: Device) -> Library {
+        let (entries, cases) = distinct(entries, &device);
+        Library { name: "given".to_string(), entries, cases, options, device, lock: None, timer: OnceCell::new() }
+    }
+
+    /// What the case of a number is of.
+    pub fn entry(&self, number: usize) -> &Entry {
+        &self.entries[number]
+    }
+
     /// The same cases, with choices from a lockfile.
     #[must_use]
     pub fn with_lock(self, lock: Option<Arc<Lock>>) -> Library {

@@ -19,6 +19,36 @@ pub fn relative_tolerance(dtype: DType) -> f64 {
     }
 }
 
+/// How far an element may lie from what is wanted, whatever it was computed from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Allowance {
+    /// `absolute + relative * |want|`.
+    Given {
+        /// As a part of what is wanted.
+        relative: f64,
+        /// Of everything.
+        absolute: f64,
+    },
+    /// The same with the numbers that tests of kernels commonly have for a type: tight for elementwise work, and too tight for long sums that cancel, whose
+    /// error goes with the terms. Types of 8 bits and less have none there, and keep their bounds.
+    Table,
+}
+
+impl Allowance {
+    /// The distance for a result of a type; none where its own bound stands.
+    pub fn of(self, dtype: DType, want: f64) -> Option<f64> {
+        let (relative, absolute) = match (self, dtype) {
+            (Allowance::Given { relative, absolute }, _) => (relative, absolute),
+            (Allowance::Table, DType::F64) => (1e-12, 1e-15),
+            (Allowance::Table, DType::F32) => (1e-5, 1e-8),
+            (Allowance::Table, DType::F16) => (1e-3, 1e-3),
+            (Allowance::Table, DType::BF16) => (5e-3, 5e-3),
+            (Allowance::Table, _) => return None,
+        };
+        Some(absolute + relative * want.abs())
+    }
+}
+
 /// The median magnitude of finite numbers that are not zero; 0 where there are none.
 fn median_magnitude(numbers: impl Iterator<Item = f64>) -> f64 {
     let mut magnitudes: Vec<f64> = numbers.map(f64::abs).filter(|number| number.is_finite() && *number != 0.0).collect();

@@ -378,6 +378,10 @@ pub(crate) struct Check {
     /// `@FILE` with such a text in each line; when absent, the edges of their tiles.
     #[arg(long)]
     pub(crate) sizes: Option<String>,
+    /// Hold operators to one relative and absolute distance a type, as many tests do, in place of bounds that follow lengths and magnitudes: f32 1e-5 and
+    /// 1e-8, f16 1e-3, bf16 5e-3, f64 1e-12 and 1e-15.
+    #[arg(long)]
+    pub(crate) table: bool,
     /// Check the simpler kernels of operators' ladders, too (`tessera list ops`).
     #[arg(long)]
     pub(crate) rungs: bool,

@@ -397,7 +397,10 @@ fn data_is_all_that_stands_on_standard_output() {
     let place = (object["findings"][0]["line"].as_u64(), object["findings"][0]["column"].as_u64());
     assert_eq!((code, place), (5, (Some(1), Some(1))), "{object}");
     let (_, object) = data("bench --mode fast");
-    assert_eq!(object["error"], "invalid value 'fast' for '--mode <MODE>' [possible values: quick, ci, publish]");
+    assert_eq!(
+        object["error"],
+        "invalid value 'fast' for '--mode <MODE>' [possible values: quick, ci, publish, inference, training]"
+    );
     let (code, object) = data("compile k.py::copy x=f32[?] y=f32[?] N=16 --emit ptx --target sm_90a");
     assert!(code == 0 && object["text"].as_str().is_some_and(|text| text.contains(".visible .entry copy")), "{object}");
     let (code, object) = data("compile k.py::copy x=f32[?] y=f32[?] N=15");

@@ -1,16 +1,20 @@
 //! `tessera check`: are results right? Operators against their f64 references here, one kernel of a file in `check_kernel.rs`.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::{Value, json};
-use tessera::bench::{Exit, Fault, GateOptions, GateReport, Library, Sizes, Status, Suite, TESSERA, check as gate};
-use tessera::runtime::{Device, DriverDevice};
+use tessera::bench::{
+    Allowance, Entry, Fault, GateOptions, GateReport, Library, Selection, Sizes, Suite, TESSERA, check as gate,
+};
+use tessera::compile::CompileOptions;
+use tessera::runtime::{Device, DriverDevice, Lock};
 use tessera::types::TimeLimit;
 
 use crate::arguments::Check;
 use crate::command::check_gradients::gradients;
 use crate::command::check_kernel::check_kernel;
+use crate::command::check_shrink::smallest;
+use crate::command::check_tally::{Tally, is_left_out};
 use crate::command::emulation::{Opened, is_emulator, open};
 use crate::command::findings::findings as found_by;
 use crate::command::launch::library_options;
@@ -18,7 +22,7 @@ use crate::command::locking;
 use crate::command::sizes::{selection, sizes_named};
 use crate::command::tolerance;
 use crate::failure::{Failure, Outcome};
-use crate::finding::{Class, Finding};
+use crate::finding::Finding;
 
 /// Seeds of the gate for a case at the edge of a kernel's tiles; cases of random sizes have one each.
 const SEEDS: usize = 3;
@@ -52,20 +56,106 @@ fn names_suite(arguments: &Check) -> bool {
     arguments.subjects.iter().any(|subject| sizes_named(subject).is_some())
 }
 
-/// What became of an operator's cases in a precision.
-#[derive(Clone, Copy, Debug, Default)]
-struct Count {
-    right: usize,
-    wrong: usize,
-    /// Not done: the operator does not offer the case there, or memory does not suffice.
-    left_out: usize,
+/// How cases are checked.
+struct Checker<'a> {
+    arguments: &'a Check,
+    opened: Opened,
+    options: CompileOptions,
+    lock: Option<Arc<Lock>>,
+    gate: GateOptions,
+}
+
+/// What became of a case: the gate's word, and what sanitizers say.
+pub(crate) struct Checked {
+    pub(crate) outcome: Result<GateReport, Fault>,
+    /// Findings that make it fail.
+    pub(crate) texts: Vec<String>,
+    /// All of them.
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl Checked {
+    /// Why it is not right; none where it is.
+    pub(crate) fn why(&self) -> Option<String> {
+        match &self.outcome {
+            _ if !self.texts.is_empty() => Some(self.texts.join("\n")),
+            Ok(report) if report.passed() => None,
+            Ok(report) => Some(report.reason.clone().unwrap_or_else(|| report.status.to_string())),
+            Err(fault) => Some(fault.message.clone()),
+        }
+    }
+
+    fn is_wrong(&self) -> bool {
+        self.why().is_some() && !(is_left_out(&self.outcome) && self.texts.is_empty())
+    }
+}
+
+impl Checker<'_> {
+    fn open(arguments: &Check) -> Result<Opened, Failure> {
+        open(arguments.device.as_deref(), (&arguments.emulation, TimeLimit::NONE), arguments.seed)
+    }
+
+    fn ready(&self, mut library: Library) -> Library {
+        if self.arguments.rungs {
+            library.add_rungs();
+        }
+        library.with_lock(self.lock.clone())
+    }
+
+    fn select(&self, selection: &Selection) -> Result<Library, Failure> {
+        let library = Library::select(selection, self.options.clone(), self.opened.device.clone());
+        Ok(self.ready(library.map_err(Failure::usage)?))
+    }
+
+    /// Builds a case and takes it through the gate.
+    fn check(&self, library: &Library, number: usize, implementation: &str) -> Checked {
+        let built = library.build(&library.cases()[number], implementation);
+        let outcome = built.and_then(|mut subject| gate(&mut *subject, self.gate));
+        let launches = self.opened.launches();
+        Checked { outcome, texts: self.opened.judge.failing(&launches), findings: found_by(&launches) }
+    }
+
+    /// Whether the device is gone. An emulated one is opened again; a chip's can't be had again in this process.
+    fn lost(&mut self) -> Result<Option<bool>, Failure> {
+        let is_lost = |device: &DriverDevice| device.stream().synchronize().is_err_and(|error| error.poisons_context());
+        if !matches!(&self.opened.device, Device::Driver(device) if is_lost(device)) {
+            return Ok(None);
+        }
+        let again = is_emulator(self.arguments.device.as_deref())?;
+        if again {
+            self.opened = Checker::open(self.arguments)?;
+        }
+        Ok(Some(again))
+    }
+
+    /// The smallest problem near one that is wrong which is wrong as well; none where it is the smallest, or the device does not come back.
+    fn shrink(&mut self, entry: &Entry, implementation: &str) -> Result<Option<Entry>, Failure> {
+        let mut gone = false;
+        let found = smallest(entry, |smaller| {
+            if gone {
+                return Ok(false);
+            }
+            let library = Library::of(vec![smaller.clone()], self.options.clone(), self.opened.device.clone());
+            let library = self.ready(library);
+            let is_wrong = self.check(&library, 0, implementation).is_wrong();
+            gone = self.lost()? == Some(false);
+            Ok(is_wrong)
+        })?;
+        Ok(found)
+    }
 }
 
 fn check_operators(arguments: &Check) -> Outcome {
     refuse_kernels_options(arguments)?;
-    let tolerance = tolerance::asked([arguments.reference.rtol, arguments.reference.atol])?.given();
-    let reopen = || open(arguments.device.as_deref(), (&arguments.emulation, TimeLimit::NONE), arguments.seed);
-    let mut opened = reopen()?;
+    let given = tolerance::asked([arguments.reference.rtol, arguments.reference.atol])?.given();
+    let tolerance = match given.map(|(relative, absolute)| Allowance::Given { relative, absolute }) {
+        Some(_) if arguments.table => {
+            return Err(Failure::usage("`--table` has numbers of its own: leave out `--rtol` and `--atol`"));
+        }
+        None if arguments.table => Some(Allowance::Table),
+        given => given,
+    };
+    let opened = Checker::open(arguments)?;
     let seed = arguments.seed.unwrap_or(1);
     let options = library_options(&arguments.optimise)?;
     let mut selection = selection(&arguments.subjects, &arguments.precision, arguments.sizes.as_deref())?;
@@ -76,136 +166,43 @@ fn check_operators(arguments: &Check) -> Outcome {
         };
     }
     let seeds = if arguments.cases.is_some() { 1 } else { SEEDS };
-    let gate_options = GateOptions { suite_seed: seed, seeds, tolerance };
+    let gate = GateOptions { suite_seed: seed, seeds, tolerance };
     let lock = locking::read(&arguments.optimise.locking, None)?;
-    let select = |opened: &Opened| -> Result<Library, Failure> {
-        let mut library = Library::select(&selection, options.clone(), opened.device.clone()).map_err(Failure::usage)?;
-        if arguments.rungs {
-            library.add_rungs();
-        }
-        Ok(library.with_lock(lock.clone()))
-    };
-    let mut library = select(&opened)?;
-    let mut counts: BTreeMap<(String, String), Count> = BTreeMap::new();
-    let (mut rows, mut findings, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
+    let mut checker = Checker { arguments, opened, options, lock, gate };
+    let mut library = checker.select(&selection)?;
+    let mut tally = Tally::default();
     let checks: Vec<(usize, String)> = (library.cases().iter().enumerate())
         .flat_map(|(number, case)| case.implementations.iter().map(move |name| (number, name.clone())))
         .collect();
     let bar = progress_bar(checks.len(), arguments.json);
-    let mut lost = None;
     for (done, (number, implementation)) in checks.iter().enumerate() {
-        let case = &library.cases()[*number];
-        let (operator, shown) = match implementation.as_str() {
-            TESSERA => (case.key.operator.clone(), case.key.to_string()),
-            rung => (format!("{} ({rung})", case.key.operator), format!("{} ({rung})", case.key)),
-        };
+        let key = &library.cases()[*number].key;
+        let rung = if implementation == TESSERA { String::new() } else { format!(" ({implementation})") };
+        let (operator, shown) = (format!("{}{rung}", key.operator), format!("{key}{rung}"));
+        let precision = key.precision.clone();
         bar.set_message(shown.clone());
-        let outcome = library.build(case, implementation).and_then(|mut subject| gate(&mut *subject, gate_options));
-        let launches = opened.launches();
-        let texts = opened.judge.failing(&launches);
-        let mut found = found_by(&launches);
-        let count = counts.entry((operator, case.key.precision.clone())).or_default();
-        let why = match &outcome {
-            _ if !texts.is_empty() => Some(texts.join("\n")),
-            Ok(report) if report.passed() => None,
-            Ok(report) => Some(report.reason.clone().unwrap_or_else(|| report.status.to_string())),
-            Err(fault) => Some(fault.message.clone()),
-        };
-        let status = outcome.as_ref().map_or_else(|fault| fault.status, |report| report.status);
-        match &why {
-            None => {
-                count.right += 1;
-                findings.append(&mut found);
-            }
-            Some(why) if is_left_out(&outcome) && texts.is_empty() => {
-                count.left_out += 1;
-                reasons.push(format!("note: {shown}: {why}"));
-            }
-            Some(why) => {
-                count.wrong += 1;
-                reasons.push(format!("error: {shown}: {why}"));
-                if texts.is_empty() {
-                    found.push(Finding::new(class_of(status), status.name(), why));
-                }
-                for finding in &mut found {
-                    finding.message = format!("{shown}: {}", finding.message);
-                }
-                findings.append(&mut found);
-            }
-        }
-        if arguments.json {
-            rows.push(case_json(&shown, status, &outcome, why.as_deref()));
-        }
+        let checked = checker.check(&library, *number, implementation);
+        let is_wrong = checked.is_wrong();
+        tally.take((&operator, &precision), &shown, checked);
         bar.inc(1);
-        // A fault takes an emulated device with it, and the next case gets another; a chip's can't be had again in this process.
-        let is_lost = |device: &DriverDevice| device.stream().synchronize().is_err_and(|error| error.poisons_context());
-        if matches!(&opened.device, Device::Driver(device) if is_lost(device)) {
-            if !is_emulator(arguments.device.as_deref())? {
-                lost = Some(checks.len() - done - 1);
+        match checker.lost()? {
+            Some(false) => {
+                tally.lost(checks.len() - done - 1);
                 break;
             }
-            opened = reopen()?;
-            library = select(&opened)?;
+            Some(true) => library = checker.select(&selection)?,
+            None => {}
+        }
+        if is_wrong && arguments.cases.is_some() {
+            let smaller = checker.shrink(library.entry(*number), implementation)?;
+            // An emulated device may have been opened again on the way.
+            library = checker.select(&selection)?;
+            smaller.iter().for_each(|entry| tally.note(&format!("the smallest that was found: {}", entry.problem)));
         }
     }
     bar.finish_and_clear();
-    for held in gradients(&library, (seed, seeds)) {
-        let count = counts.entry((format!("{} (gradient)", held.operator), "f64".to_string())).or_default();
-        count.right += held.right;
-        match held.why {
-            Some(why) if held.is_left_out => {
-                count.left_out += 1;
-                reasons.push(format!("note: {why}"));
-            }
-            Some(why) => {
-                count.wrong += 1;
-                reasons.push(format!("error: {why}"));
-                findings.push(Finding::new(Class::Wrong, "gradient", why));
-            }
-            None => {}
-        }
-    }
-    if let Some(open) = lost.filter(|&open| open > 0) {
-        let message = format!("the device was lost to a fault, {open} cases were not checked");
-        reasons.push(format!("error: {message}"));
-        findings.push(Finding::new(Class::Error, "device-lost", message));
-    }
-    let sum = |of: fn(&Count) -> usize| counts.values().map(of).sum::<usize>();
-    let (right, wrong, left_out) = (sum(|c| c.right), sum(|c| c.wrong), sum(|c| c.left_out));
-    if right + wrong == 0 && findings.is_empty() {
-        reasons.push("error: nothing was checked".to_string());
-        findings.push(Finding::new(Class::Error, "nothing-checked", "nothing was checked"));
-    }
-    let is_wrong = findings.iter().any(|finding| finding.class == Class::Wrong);
-    let mut failure = Failure::found(reasons.join("\n"), findings);
-    if !is_wrong {
-        failure.exit = Exit::Environment.code();
-    }
-    let failed = wrong > 0 || failure.findings.iter().any(|finding| finding.class == Class::Error);
-    if arguments.json {
-        let data = json!({
-            "device": opened.device.to_string(), "right": right, "wrong": wrong, "left_out": left_out, "cases": rows,
-            "seed": seed,
-        });
-        return failure.conclude(failed, Some(&data));
-    }
-    for ((operator, precision), count) in &counts {
-        let more = if count.left_out > 0 { format!(", {} left out", count.left_out) } else { String::new() };
-        println!("{operator} {precision}: {} right, {} wrong{more}", count.right, count.wrong);
-    }
-    let more = if left_out > 0 { format!(", {left_out} left out") } else { String::new() };
-    println!("{right} cases right, {wrong} wrong{more}, on {} ({})", opened.device, opened.reason);
-    failure.conclude(failed, None)
-}
-
-/// What a status that is not `ok` means: a wrong result, or a case that could not be judged.
-fn class_of(status: Status) -> Class {
-    if status.is_wrong() { Class::Wrong } else { Class::Error }
-}
-
-/// Cases that an operator does not offer on this machine, and those for which it has not the memory.
-fn is_left_out(outcome: &Result<GateReport, Fault>) -> bool {
-    outcome.as_ref().is_err_and(|fault| matches!(fault.status, Status::Unsupported | Status::Oom))
+    gradients(&library, (seed, seeds)).into_iter().for_each(|held| tally.gradient(held));
+    tally.conclude(&checker.opened, seed, arguments.json)
 }
 
 fn progress_bar(cases: usize, is_json: bool) -> ProgressBar {
@@ -214,8 +211,4 @@ fn progress_bar(cases: usize, is_json: bool) -> ProgressBar {
     }
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} left, {msg}");
     ProgressBar::new(cases as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-fn case_json(case: &str, status: Status, outcome: &Result<GateReport, Fault>, why: Option<&str>) -> Value {
-    json!({ "case": case, "status": status, "right": why.is_none(), "reason": why, "report": outcome.as_ref().ok() })
 }

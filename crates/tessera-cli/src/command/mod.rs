@@ -5,6 +5,8 @@ pub(crate) mod bundle;
 pub(crate) mod check;
 mod check_gradients;
 mod check_kernel;
+mod check_shrink;
+mod check_tally;
 pub(crate) mod checklist;
 pub(crate) mod compare;
 pub(crate) mod compile;
