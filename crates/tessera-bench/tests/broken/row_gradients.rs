@@ -1,9 +1,9 @@
 //! Broken gradients of norms and softmaxes, losses, and reductions.
 
-use tessera_ops::{Argument, Fill, Machine, Plan, Problem};
-use tessera_types::{Arch, DType};
+use tessera_ops::{Fill, Machine, Plan, Problem};
+use tessera_types::Arch;
 
-use super::{Case, edit, normal, relaunch, set};
+use super::{Case, edit, normal};
 
 /// Several tiles of rows, the last one ragged.
 const NORM: &[(&str, u64)] = &[("batch", 3), ("sequence", 41), ("hidden", 1000)];
@@ -78,7 +78,13 @@ pub(super) const CASES: &[Case] = &[
         policy: "bf16",
         data: |plan| plan,
         text: &[],
-        mutants: &[relaunch("sums are kept in bfloat16", |plan| set(plan, "ACC", Argument::Type(DType::BF16)))],
+        mutants: &[edit(
+            "what a row is scaled by is rounded to bfloat16",
+            &[(
+                "centre, scale = statistics(v, eps, CENTRED, N)",
+                "centre, scale = statistics(v, eps, CENTRED, N)\n    scale = scale.astype(ct.bfloat16).astype(ACC)",
+            )],
+        )],
     },
     Case {
         operator: "softmax_backward",
