@@ -22,15 +22,18 @@ def statistics(v, eps, CENTRED, N):
     return centre, ct.rsqrt(ct.sum(d * d, axis=1, keepdims=True) / N + eps)
 
 
-def of_rows(x, weight, dy, eps, CENTRED, ACC, N):
-    """The gradient of some rows, their normalised elements, and their statistics."""
+def of_rows(x, weight, dy, left, eps, CENTRED, ACC, N):
+    """The gradient of some rows, of which so many are left, and their normalised elements."""
     v, g = x.astype(ACC), dy.astype(ACC) * weight.astype(ACC)
     centre, scale = statistics(v, eps, CENTRED, N)
+    if x.shape[0] > 1:
+        # What lies behind the last row is 0, and has no scale where eps is 0, too.
+        scale = ct.where(ct.arange(x.shape[0], dtype=ct.int32)[:, None] < left, scale, 0.0)
     h = (v - centre) * scale if CENTRED else v * scale
     along = ct.sum(g * h, axis=1, keepdims=True) / N
     if CENTRED:
         g = g - ct.sum(g, axis=1, keepdims=True) / N
-    return (g - h * along) * scale, h, centre, scale
+    return (g - h * along) * scale, h
 
 
 def both(x, dy, i, ROWS, N):
@@ -51,7 +54,8 @@ def sums_of_rows(x, weight, dy, dx, eps, CENTRED, ACC, ROWS, TILES, AHEAD, HELD,
             next = both(x, dy, i + 1, ROWS, N)
         elif i > first:
             v, g = both(x, dy, i, ROWS, N)
-        d, h, centre, scale = of_rows(v, w if HELD else ct.load(weight, (0,), (N,)), g, eps, CENTRED, ACC, N)
+        left = x.shape[0] - i * ROWS
+        d, h = of_rows(v, w if HELD else ct.load(weight, (0,), (N,)), g, left, eps, CENTRED, ACC, N)
         ct.store(dx, (i, 0), d.astype(dx.dtype))
         sums = sums + g.astype(ACC) * h
         if CENTRED:
@@ -69,7 +73,7 @@ def rms_norm_backward(
     ct.store(dweights, (ct.bid(0), 0), sums)
 
 
-@tessera.kernel(num_warps=16, occupancy=2)
+@tessera.kernel(num_warps=8, occupancy=3)
 def layer_norm_backward(
     x,
     weight,

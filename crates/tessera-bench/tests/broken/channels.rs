@@ -11,6 +11,9 @@ const LONG: &[(&str, u64)] = &[("batch", 1), ("channels", 6), ("pixels", 5000)];
 /// Several tiles of a channel, the last one ragged.
 const CHANNELS: &[(&str, u64)] = &[("batch", 33), ("channels", 5), ("pixels", 300)];
 
+/// Few elements a channel.
+const FEW: &[(&str, u64)] = &[("batch", 3), ("channels", 5), ("pixels", 30)];
+
 /// Elements far from 0, where a variance that cancels shows.
 fn far(mut plan: Plan) -> Plan {
     plan.tensors[0].fill = Fill::Normal { mean: 1e3, sd: 1.0 };
@@ -86,10 +89,18 @@ pub(super) const CASES: &[Case] = &[
         data: far,
         text: &[],
         mutants: &[
-            edit("the variance is the unbiased one", &[("deviations / n + eps", "deviations / (n - 1.0) + eps")]),
             edit("parts' means do not vary", &[("squares + more + d * d * n * part", "squares + more")]),
             edit("the bias is dropped", &[("* channel_numbers(rstd, j, C) * w + b)", "* channel_numbers(rstd, j, C) * w)")]),
         ],
+    },
+    Case {
+        operator: "batch_norm",
+        extents: FEW,
+        variant: "",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[edit("the variance is the unbiased one", &[("deviations / n + eps", "deviations / (n - 1.0) + eps")])],
     },
     Case {
         operator: "batch_norm_inference",

@@ -1,9 +1,9 @@
 //! Broken gradients of norms and softmaxes, losses, and reductions.
 
-use tessera_ops::{Fill, Machine, Plan, Problem};
+use tessera_ops::{Argument, Fill, Machine, Plan, Problem};
 use tessera_types::Arch;
 
-use super::{Case, edit, normal};
+use super::{Case, edit, normal, set};
 
 /// Several tiles of rows, the last one ragged.
 const NORM: &[(&str, u64)] = &[("batch", 3), ("sequence", 41), ("hidden", 1000)];
@@ -17,6 +17,13 @@ fn on_gpu(operator: &str, variant: &str) -> Plan {
     let operator = tessera_ops::find(operator).expect("an operator of the library");
     let policy = "fp32".parse().expect("a policy of the grammar");
     operator.plan(&Problem::new(LONG, variant), policy, Machine::Gpu(Arch::Sm80)).expect("a plan")
+}
+
+/// Rows of nine pieces, three of which a block takes.
+fn in_three_parts(mut plan: Plan) -> Plan {
+    ["TILES", "PARTS"].iter().for_each(|name| set(&mut plan, name, Argument::Int(3)));
+    plan.launches[0].grid[1] = 3;
+    plan
 }
 
 /// Every second label is the one to ignore.
@@ -151,7 +158,7 @@ pub(super) const CASES: &[Case] = &[
         extents: LONG,
         variant: "",
         policy: "fp32",
-        data: |_| normal(on_gpu("log_sum_exp", ""), 100.0, 10.0),
+        data: |_| in_three_parts(normal(on_gpu("log_sum_exp", ""), 100.0, 10.0)),
         text: &[],
         mutants: &[
             edit("what was summed is not brought to the new largest element", &[("total * e + 1.0", "total + 1.0")]),
@@ -252,7 +259,7 @@ pub(super) const CASES: &[Case] = &[
             edit("it is the largest element's place", &[("ct.argmin(v,", "ct.argmax(v,")]),
             edit(
                 "of equal elements it is another one",
-                &[("ct.argmin(v,", "ct.argmin(v - ct.arange(N, dtype=ct.int32)[None, :].astype(ACC) * 1.0e-5,")],
+                &[("ct.argmin(v,", "ct.argmin(v - ct.arange(v.shape[1], dtype=ct.int32)[None, :].astype(v.dtype) * 1.0e-5,")],
             ),
         ],
     },

@@ -28,8 +28,11 @@ pub(crate) static LAYER_NORM_BACKWARD: Operator = operator(Centre::Mean);
 
 const PRECISIONS: &[&str] = &["fp32", "fp16", "bf16"];
 
+/// How an operator makes plans.
+type Planning = fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>;
+
 const fn operator(centre: Centre) -> Operator {
-    let (name, plan): (_, fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>) = match centre {
+    let (name, plan): (_, Planning) = match centre {
         Centre::Mean => ("layer_norm_backward", |problem, policy, machine| self::plan(Centre::Mean, problem, policy, machine)),
         Centre::Zero => ("rms_norm_backward", |problem, policy, machine| self::plan(Centre::Zero, problem, policy, machine)),
     };
@@ -88,7 +91,8 @@ enum Division {
 
 /// Threads of a multiprocessor hold so many elements of an accumulator of 32 bits beside a row and its cotangents.
 const HELD: usize = 8192;
-/// The tile of a block of 16 warps, two of which are resident: a thread's eight elements of three arrays leave 64 registers.
+/// The tile of a block of 16 warps, two of which are resident: a thread's eight elements of three arrays leave 64 registers. With a second sum it is
+/// half as large, of eight warps, and three are resident.
 const TILE: usize = 4096;
 /// Elements of a piece of a row that is read in pieces.
 const CHUNK: usize = 4096;
@@ -111,14 +115,15 @@ impl Division {
         }
         // The mean takes another sum of cotangents. Masks take registers, too.
         let sums = if centre == Centre::Mean { 2 } else { 1 };
-        let tile = TILE / in_words / sums / if width == n { 1 } else { 2 };
-        if width <= tile {
+        let tile = TILE / sums / if width == n { 1 } else { 2 };
+        // Numbers of 64 bits take two registers, and what is computed of them some more.
+        if width <= tile && in_words == 1 {
             return Division::Held { rows: (tile / width).min(64), wide: false, ahead: true };
         }
         let whole = width == n && storage.bits() <= 16 && centre == Centre::Zero;
-        match width * in_words {
-            0..=TILE => Division::Held { rows: 1, wide: true, ahead: true },
-            0..=HELD => Division::Held { rows: 1, wide: true, ahead: whole },
+        match width * in_words * in_words {
+            words if words <= TILE => Division::Held { rows: (TILE / (2 * words)).clamp(1, 64), wide: true, ahead: true },
+            words if words <= HELD => Division::Held { rows: 1, wide: true, ahead: whole },
             _ => Division::Columns,
         }
     }
@@ -190,7 +195,12 @@ fn launches(
     match Division::of(n, centre, storage, acc, machine) {
         Division::Held { rows, wide, ahead } => {
             let tiles = count.div_ceil(rows);
-            let per_block = tiles.div_ceil(blocks(machine, if n > TILE { 1 } else { 2 })).max(1);
+            let resident = match centre {
+                _ if n > TILE => 1,
+                Centre::Mean if !wide => 3,
+                Centre::Mean | Centre::Zero => 2,
+            };
+            let per_block = tiles.div_ceil(blocks(machine, resident)).max(1);
             let parts = tiles.div_ceil(per_block).max(1);
             tensors.extend(sums.iter().map(|name| TensorSpec::new(name, acc, [parts, n], Role::Workspace)));
             let mut arguments = rows::arrays(tensors, &["x", "weight", "dy"]);

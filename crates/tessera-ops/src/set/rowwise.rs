@@ -62,6 +62,12 @@ pub(crate) const fn index(name: &'static str) -> Array {
     Array { name, width: Width::One, of: Of::Index }
 }
 
+/// One row of an output, by its number, from the same row of each input: results, and the largest error of each.
+type RowReference = fn(&Case, inputs: &[Vec<f64>], output: usize, want: &mut [f64], bound: &mut [f64]);
+
+/// Constants of a tile of rows and columns, and the grid: columns first.
+type Tiles = ([(&'static str, Argument); 2], [u32; 3]);
+
 /// What an operator over rows says of itself.
 pub(crate) struct Rowwise {
     pub(crate) inputs: &'static [Array],
@@ -69,7 +75,7 @@ pub(crate) struct Rowwise {
     /// The launches; what they need in memory is put behind the plan's arrays.
     pub(crate) launches: fn(&Case, &mut Vec<TensorSpec>) -> Result<Vec<LaunchSpec>, Unsupported>,
     /// One row of one output, from the same row of the inputs: exact numbers, and the largest error of each.
-    pub(crate) reference: fn(&Case, inputs: &[Vec<f64>], output: usize, want: &mut [f64], bound: &mut [f64]),
+    pub(crate) reference: RowReference,
     /// Operations for each element of a row.
     pub(crate) flops: u64,
     pub(crate) formula: &'static str,
@@ -132,7 +138,7 @@ impl Case {
     }
 
     /// Tiles of rows and columns for what is done element by element, and the grid: columns first.
-    pub(crate) fn tiles(&self) -> Result<([(&'static str, Argument); 2], [u32; 3]), Unsupported> {
+    pub(crate) fn tiles(&self) -> Result<Tiles, Unsupported> {
         let elements = rows::elementwise_tile(self.rows * self.n, self.machine) * 32 / self.acc.bits() as usize;
         let columns = self.n.clamp(1, elements);
         let height = match self.machine {
@@ -148,7 +154,7 @@ impl Case {
     }
 
     /// Tiles of so many columns, with as many rows as the grid's second axis has places.
-    fn tall_tiles(&self, columns: usize, across: usize) -> Result<([(&'static str, Argument); 2], [u32; 3]), Unsupported> {
+    fn tall_tiles(&self, columns: usize, across: usize) -> Result<Tiles, Unsupported> {
         let height = self.rows.div_ceil(65535).next_power_of_two();
         if height * columns > 1 << 14 {
             return Err(Unsupported(format!("{} rows need too many blocks", self.rows)));
