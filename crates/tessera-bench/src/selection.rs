@@ -165,13 +165,27 @@ fn entries_for(selection: &Selection, machine: Machine, effort: (u64, u64)) -> R
     let wanted: Vec<Policy> = wanted.into_iter().map(|(_, policy)| policy).collect();
     let mut entries = Vec::new();
     for operator in operators {
-        let own = entries_of(operator, &selection.sizes, &wanted, (machine, effort))?;
+        let mut own = entries_of(operator, &selection.sizes, &wanted, (machine, effort))?;
+        if selection.sizes == Sizes::Quick && selection.operators.is_empty() && selection.precisions.is_empty() {
+            own.truncate(quick_rows(operator));
+        }
         if own.is_empty() && !selection.operators.is_empty() {
             return Err(SelectionError::Empty { operator: operator.name, help: what_there_is(operator, &selection.sizes) });
         }
         entries.extend(own);
     }
     Ok(entries)
+}
+
+/// Rows that an operator has in the quick suite of all of them: those of the benchmark suite theirs, others one, and gradients none, which stands beside its
+/// operator's in `--sizes all`.
+fn quick_rows(operator: &Operator) -> usize {
+    let is_gradient = OPERATORS.iter().any(|own| own.gradient.is_some_and(|gradient| gradient.name == operator.name));
+    match (is_gradient, (operator.suite)().is_empty()) {
+        (true, _) => 0,
+        (false, true) => 1,
+        (false, false) => usize::MAX,
+    }
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Operator>, SelectionError> {
