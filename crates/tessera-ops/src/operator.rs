@@ -9,6 +9,7 @@ use tessera_types::{Arch, DType, Policy, policy_name};
 
 use crate::draw::Draw;
 use crate::matrix::Matrices;
+use crate::pattern::Pattern;
 use crate::problem::Problem;
 use crate::set;
 use crate::signature::Calls;
@@ -22,12 +23,61 @@ pub const OPERATORS: &[&Operator] = &[
     &set::gemm_scaled::GEMM_SCALED,
     &set::gemm_grouped::GEMM_GROUPED,
     &set::attention::ATTENTION,
+    &set::conv2d::CONV2D,
+    &set::conv2d_backward::CONV2D_BACKWARD,
+    &set::attention_lse::ATTENTION_LSE,
+    &set::attention_backward::ATTENTION_BACKWARD,
+    &set::attention_decode::ATTENTION_DECODE,
+    &set::embedding::EMBEDDING,
+    &set::embedding::EMBEDDING_BACKWARD,
+    &set::embedding::KV_APPEND,
+    &set::moe::MOE_GATE,
+    &set::moe::MOE_GATE_BACKWARD,
+    &set::moe::MOE_SORT,
+    &set::moe::MOE_PERMUTE,
+    &set::moe::MOE_PERMUTE_BACKWARD,
+    &set::moe::MOE_COMBINE,
+    &set::moe::MOE_COMBINE_BACKWARD,
+    &set::channel_norm::GROUP_NORM,
+    &set::channel_norm::GROUP_NORM_BACKWARD,
+    &set::channel_norm::BATCH_NORM,
+    &set::channel_norm::BATCH_NORM_BACKWARD,
+    &set::channel_norm::BATCH_NORM_INFERENCE,
+    &set::running_statistics::RUNNING_STATISTICS,
     &set::vector::VECTOR,
+    &set::reduce::REDUCE_ROWS,
+    &set::reduce::REDUCE_ROWS_BACKWARD,
+    &set::reduce::ARG_ROWS,
+    &set::reduce_columns::REDUCE_COLUMNS,
+    &set::cumsum::CUMSUM,
+    &set::cumsum::CUMSUM_BACKWARD,
+    &set::order::TOP_K,
+    &set::order::SORT_ROWS,
     &set::layer_norm::LAYER_NORM,
     &set::rms_norm::RMS_NORM,
+    &set::norm_backward::LAYER_NORM_BACKWARD,
+    &set::norm_backward::RMS_NORM_BACKWARD,
     &set::softmax::SOFTMAX,
+    &set::log_softmax::SOFTMAX_BACKWARD,
+    &set::log_softmax::LOG_SOFTMAX,
+    &set::log_softmax::LOG_SOFTMAX_BACKWARD,
+    &set::cross_entropy::LOG_SUM_EXP,
+    &set::cross_entropy::LOG_SUM_EXP_BACKWARD,
+    &set::cross_entropy::CROSS_ENTROPY,
+    &set::cross_entropy::CROSS_ENTROPY_BACKWARD,
     &set::permute::PERMUTE,
     &set::histogram::HISTOGRAM,
+    &set::scan::PREFIX_SUM,
+    &set::scan::MASKED_SELECT,
+    &set::sort::SORT,
+    &set::spmv::SPMV,
+    &set::spmm::SPMM,
+    &set::sddmm::SDDMM,
+    &set::formats::CSR_TO_COO,
+    &set::formats::COO_TO_CSR,
+    &set::formats::CSR_TO_CSC,
+    &set::formats::DENSE_TO_CSR,
+    &set::formats::CSR_TO_DENSE,
     &set::bandwidth::BANDWIDTH,
     &set::activations::RELU,
     &set::activations::RELU_BACKWARD,
@@ -292,6 +342,18 @@ pub enum Fill {
         /// Rows of all groups.
         rows: u64,
     },
+    /// Where the rows of a sparse matrix begin, and where the last one ends.
+    RowOffsets(Pattern),
+    /// The columns of a sparse matrix's elements, row by row.
+    Columns(Pattern),
+    /// The rows of a sparse matrix's elements, row by row.
+    Rows(Pattern),
+    /// Different integers from 0 up to a number, in random order: places of rows that change theirs. Where there are more elements than such
+    /// numbers, they begin anew.
+    Distinct {
+        /// The first number that is none of them.
+        below: u64,
+    },
 }
 
 impl Fill {
@@ -303,7 +365,7 @@ impl Fill {
     pub fn exact(self) -> Fill {
         match self {
             Fill::Normal { .. } | Fill::Integers { .. } => Fill::Integers { least: -2, greatest: 2 },
-            Fill::Bounds { .. } => self,
+            Fill::Bounds { .. } | Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) | Fill::Distinct { .. } => self,
         }
     }
 }
@@ -360,6 +422,8 @@ pub enum Argument {
     Bool(bool),
     /// An element type.
     Type(DType),
+    /// A word that chooses between parts of a kernel.
+    Word(&'static str),
 }
 
 /// One kernel launch of a plan.
