@@ -65,7 +65,7 @@ fn every_case_has_a_plan_with_work() {
                         op.file,
                         launch.kernel
                     );
-                    assert!(launch.grid.iter().all(|&blocks| blocks > 0));
+                    assert!(launch.grid.iter().all(|&blocks| blocks > 0), "{} {problem} has no blocks", op.name);
                 }
             }
         }

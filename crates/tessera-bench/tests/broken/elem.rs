@@ -6,6 +6,8 @@ use super::{Case, Mutant, edit, one_block_short, relaunch};
 const ELEMENTS: &[(&str, u64)] = &[("n", 10_000)];
 /// Several tiles of rows and of columns, the last ones ragged.
 const ROWS: &[(&str, u64)] = &[("rows", 67), ("n", 1000)];
+/// Several tiles of columns on a CPU, too.
+const LONG: &[(&str, u64)] = &[("rows", 5), ("n", 9000)];
 const TALL: &[(&str, u64)] = &[("rows", 1000), ("n", 300)];
 const HIDDEN: &[(&str, u64)] = &[("batch", 1), ("sequence", 33), ("hidden", 1000)];
 const HEADS: &[(&str, u64)] = &[("batch", 2), ("tokens", 33), ("heads", 6), ("dim", 80), ("half", 32), ("positions", 33)];
@@ -171,7 +173,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case(
         "bias_relu",
-        ROWS,
+        LONG,
         "",
         &[edit(
             "all columns have the first tile's bias",
@@ -313,7 +315,7 @@ pub(super) const CASES: &[Case] = &[
         policy: "fp8_e4m3->bf16",
         ..case(
             "dequantise",
-            ROWS,
+            LONG,
             "blocks",
             &[
                 edit(

@@ -15,7 +15,7 @@ use crate::operator::{
 };
 use crate::problem::Problem;
 use crate::set::rows::{self, Division};
-use crate::signature::{Calls, Operand, Signature};
+use crate::signature::{Calls, Follows, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
 pub(crate) static QUANTISE: Operator = Operator {
@@ -40,7 +40,7 @@ pub(crate) static QUANTISE: Operator = Operator {
             const X: &[Operand] = &[Operand("x", "..rows n")];
             const CODES: Operand = Operand("codes", "..rows n");
             let signature = match Scaled::of(variant) {
-                Scaled::Blocks => Signature::new(X, &[CODES, Operand("scales", "..rows blocks")]),
+                Scaled::Blocks => Signature::new(X, &[CODES, Operand("scales", "..rows blocks")]).follows(&BLOCKS_OF_N),
                 Scaled::Rows => Signature::new(X, &[CODES, Operand("scales", "..rows")]),
                 Scaled::Tensor => Signature::new(X, &[CODES, Operand("scales", "1")]),
             };
@@ -89,22 +89,13 @@ pub(crate) static DEQUANTISE: Operator = Operator {
             const CODES: Operand = Operand("codes", "..rows n");
             const Y: &[Operand] = &[Operand("y", "..rows n")];
             let signature = match Scaled::of(variant) {
-                Scaled::Blocks => Signature::new(&[CODES, Operand("scales", "..rows blocks")], Y),
+                Scaled::Blocks => Signature::new(&[CODES, Operand("scales", "..rows blocks")], Y).follows(&BLOCKS_OF_N),
                 Scaled::Rows => Signature::new(&[CODES, Operand("scales", "..rows")], Y),
                 Scaled::Tensor => Signature::new(&[CODES, Operand("scales", "1")], Y),
             };
             signature.types(&[("scales", DType::F32)])
         },
-        problem: |sizes| {
-            let (n, blocks) = (sizes.get("n"), sizes.get("blocks"));
-            if sizes.variant == "blocks" && blocks != n.div_ceil(BLOCK as u64) {
-                return Err(Unsupported(format!(
-                    "{n} columns are {} blocks of 128, and `scales` has {blocks}",
-                    n.div_ceil(BLOCK as u64)
-                )));
-            }
-            Ok(problem(sizes.get("rows"), n, sizes.variant))
-        },
+        problem: |sizes| Ok(problem(sizes.get("rows"), sizes.get("n"), sizes.variant)),
     },
     numbers: &[],
     plan: dequantise,
@@ -126,6 +117,8 @@ const VARIANTS: [&str; 9] =
     ["blocks", "rows", "tensor", "blocks_e5m2", "rows_e5m2", "tensor_e5m2", "blocks_int8", "rows_int8", "tensor_int8"];
 /// Neighbours of a row that have a scale.
 const BLOCK: usize = 128;
+/// How many a row has.
+static BLOCKS_OF_N: [Follows; 1] = [("blocks", |problem| problem.get("n").div_ceil(BLOCK as u64))];
 /// What the largest magnitude counts as where it is smaller.
 const LEAST: f32 = f32::from_bits(27 << 23);
 /// Elements of a tile of rows that no block holds whole, and maxima of a row that are put together at a time.
