@@ -136,7 +136,7 @@ OPERATORS = {
     "softmax_backward": softmax_backward, "log_softmax": log_softmax, "log_softmax_backward": log_softmax_backward,
     "log_sum_exp": log_sum_exp, "log_sum_exp_backward": log_sum_exp_backward, "cross_entropy": cross_entropy,
     "reduce_rows": reduce_over(-1), "reduce_columns": reduce_over(0), "arg_rows": arg_rows, "cumsum": cumsum("x", "y"),
-    "cumsum_backward": cumsum("dy", "dx"), "top_k": top_k, "sort": sort, "layer_norm_backward": layer_norm_backward,
+    "cumsum_backward": cumsum("dy", "dx"), "top_k": top_k, "sort_rows": sort, "layer_norm_backward": layer_norm_backward,
     "rms_norm_backward": rms_norm_backward, "group_norm": group_norm, "batch_norm": batch_norm,
     "batch_norm_inference": batch_norm_inference,
 }

@@ -77,7 +77,7 @@ pub(super) const CASES: &[Case] = &[
         ],
     },
     Case {
-        operator: "sort",
+        operator: "sort_rows",
         extents: &[("rows", 5), ("n", 1000)],
         variant: "ascending",
         policy: "fp32",

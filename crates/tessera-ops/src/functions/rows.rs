@@ -328,16 +328,16 @@ pub fn top_k(x: &Tensor, k: usize, order: Order) -> Result<[Tensor; 2], CallErro
 /// stay as they stand; NaN counts as the largest.
 ///
 /// ```
-/// use tessera_ops::{Order, sort};
+/// use tessera_ops::{Order, sort_rows};
 /// use tessera_runtime::Tensor;
 /// let x = Tensor::from_vec(&[1, 4], vec![2.0_f32, 1.0, 2.0, 0.0])?;
-/// let [values, indices] = sort(&x, Order::Ascending)?;
+/// let [values, indices] = sort_rows(&x, Order::Ascending)?;
 /// assert_eq!((values.to_f64()?, indices.to_f64()?), (vec![0.0, 1.0, 2.0, 2.0], vec![3.0, 1.0, 0.0, 2.0]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn sort(x: &Tensor, order: Order) -> Result<[Tensor; 2], CallError> {
+pub fn sort_rows(x: &Tensor, order: Order) -> Result<[Tensor; 2], CallError> {
     let variant = if order == Order::Ascending { "ascending" } else { "descending" };
-    all(&set::order::SORT, variant, &[("x", x)], &[])
+    all(&set::order::SORT_ROWS, variant, &[("x", x)], &[])
 }
 
 /// `(x - mean) / sqrt(variance + eps) * weight + bias` of `x[batch, channels, pixels]`, where mean and variance are those of one of `groups` groups of

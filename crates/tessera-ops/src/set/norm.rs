@@ -30,7 +30,7 @@ pub(crate) enum Centre {
 
 impl Centre {
     /// Names of the arrays of one row, in the kernel's order.
-    fn parameters(self) -> &'static [&'static str] {
+    pub(crate) fn parameters(self) -> &'static [&'static str] {
         match self {
             Centre::Mean => &["weight", "bias"],
             Centre::Zero => &["weight"],
@@ -46,7 +46,7 @@ impl Centre {
     }
 
     /// The launch for rows that are divided so, and what it has in memory. `tensors` are the kernel's: input, parameters, output.
-    fn launch(
+    pub(crate) fn launch(
         self,
         kernel: &'static str,
         division: Division,

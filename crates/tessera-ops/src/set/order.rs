@@ -71,8 +71,8 @@ const OPERATOR: Operator = Operator {
 
 pub(crate) static TOP_K: Operator = OPERATOR;
 
-pub(crate) static SORT: Operator = Operator {
-    name: "sort",
+pub(crate) static SORT_ROWS: Operator = Operator {
+    name: "sort_rows",
     about: "the elements along the last axis in order, equal ones as they stand, and where they stood",
     further_suite: || sorted(&[(65536, 128), (16384, 1024), (4096, 4096), (1024, 16384), (16, 262_144)], "ascending"),
     suite: Vec::new,
@@ -94,7 +94,7 @@ pub(crate) static SORT: Operator = Operator {
         },
         problem: |sizes| Ok(rowwise::problem(sizes.get("rows"), sizes.get("n"), sizes.variant)),
     },
-    plan: |problem, policy, machine| rowwise::plan(&SORTED, Case::of("sort", problem, policy, machine)?, &[]),
+    plan: |problem, policy, machine| rowwise::plan(&SORTED, Case::of("sort_rows", problem, policy, machine)?, &[]),
     ..OPERATOR
 };
 
