@@ -57,6 +57,9 @@ def sums_of_rows(x, weight, dy, dx, eps, CENTRED, ACC, ROWS, TILES, AHEAD, HELD,
         left = x.shape[0] - i * ROWS
         d, h = of_rows(v, w if HELD else ct.load(weight, (0,), (N,)), g, left, eps, CENTRED, ACC, N)
         ct.store(dx, (i, 0), d.astype(dx.dtype))
+        if CENTRED and not HELD and dy.dtype != ct.float32:
+            # Two sums leave too few registers: cotangents are found in the cache.
+            g = ct.load(dy, (i, 0), (ROWS, N), padding_mode=ZERO)
         sums = sums + g.astype(ACC) * h
         if CENTRED:
             plain = plain + g.astype(ACC)

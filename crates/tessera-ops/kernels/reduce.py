@@ -26,6 +26,18 @@ def padding(OP):
     return ZERO
 
 
+def loaded(x, index, shape, inside, OP, ACC):
+    """A tile, of which what is not inside has no part in the result. 8-bit floats that have no infinity cannot be padded by one."""
+    if is_extreme(OP) and x.dtype == ct.float8_e4m3fn:
+        v = ct.load(x, index, shape, padding_mode=ZERO).astype(ACC)
+        return ct.where(inside, v, start((1, 1), OP, ACC))
+    return ct.load(x, index, shape, padding_mode=padding(OP)).astype(ACC)
+
+
+def in_row(k, CHUNK, N):
+    return ct.arange(CHUNK, dtype=ct.int32)[None, :] < N - k * CHUNK
+
+
 def start(shape, OP, ACC):
     if OP == "max":
         return ct.full(shape, -float("inf"), ACC)
@@ -85,7 +97,7 @@ def reduce_rows_parts(
     i, part = ct.bid(0), ct.bid(1)
     acc = start((1, CHUNK), OP, ACC)
     for k in range(part * TILES, min(part * TILES + TILES, ct.cdiv(N, CHUNK))):
-        acc = combine(acc, term(ct.load(x, (i, k), (1, CHUNK), padding_mode=padding(OP)).astype(ACC), OP), OP)
+        acc = combine(acc, term(loaded(x, (i, k), (1, CHUNK), in_row(k, CHUNK, N), OP, ACC), OP), OP)
     ct.store(partials, (i, part), ct.reshape(along(acc, 1, OP), (1, 1)))
     if ct.atomic_add(arrived, i, 1) == ct.num_blocks(1) - 1:
         ct.atomic_xchg(arrived, i, 0, memory_order=RELAXED)
@@ -109,7 +121,8 @@ def reduce_columns(
     j, part = ct.bid(0), ct.bid(1)
     acc = start((ROWS, COLUMNS), OP, ACC)
     for i in range(part * TILES, min(part * TILES + TILES, ct.cdiv(count, ROWS))):
-        acc = combine(acc, term(ct.load(x, (i, j), (ROWS, COLUMNS), padding_mode=padding(OP)).astype(ACC), OP), OP)
+        inside = (i * ROWS + ct.arange(ROWS, dtype=ct.int32) < count)[:, None]
+        acc = combine(acc, term(loaded(x, (i, j), (ROWS, COLUMNS), inside, OP, ACC), OP), OP)
     ct.store(partials, (part, j), ct.reshape(along(acc, 0, OP), (1, COLUMNS)))
     if ct.atomic_add(arrived, j, 1) == ct.num_blocks(1) - 1:
         ct.atomic_xchg(arrived, j, 0, memory_order=RELAXED)
@@ -156,7 +169,7 @@ def arg_rows_parts(
     i, part = ct.bid(0), ct.bid(1)
     best, place = start((1, CHUNK), OP, ACC), ct.full((1, CHUNK), part * TILES, ct.int32)
     for k in range(part * TILES, min(part * TILES + TILES, ct.cdiv(N, CHUNK))):
-        v = ct.load(x, (i, k), (1, CHUNK), padding_mode=padding(OP)).astype(ACC)
+        v = loaded(x, (i, k), (1, CHUNK), in_row(k, CHUNK, N), OP, ACC)
         better = is_better(v, best, OP)
         best, place = ct.where(better, v, best), ct.where(better, k, place)
     # Of equal elements the one in the earliest piece, and there the first.

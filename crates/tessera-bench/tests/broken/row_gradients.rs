@@ -208,8 +208,8 @@ pub(super) const CASES: &[Case] = &[
             edit(
                 "the last piece's padding is counted",
                 &[(
-                    "padding_mode=padding(OP)).astype(ACC), OP), OP)\n    ct.store(partials, (i, part), ct.reshape(along",
-                    "padding_mode=ZERO).astype(ACC), OP), OP)\n    ct.store(partials, (i, part), ct.reshape(along",
+                    "return ct.load(x, index, shape, padding_mode=padding(OP)).astype(ACC)",
+                    "return ct.load(x, index, shape, padding_mode=ZERO).astype(ACC)",
                 )],
             ),
             edit("the largest elements start at 0", &[("ct.full(shape, -float(\"inf\"), ACC)", "ct.zeros(shape, ACC)")]),
