@@ -182,6 +182,7 @@ fn distribution(plan: &Plan) -> String {
         Some(Fill::Normal { mean, sd }) => format!("normal({mean},{sd})"),
         Some(Fill::Integers { least, greatest }) => format!("integers({least},{greatest})"),
         Some(Fill::Bounds { rows }) => format!("bounds({rows})"),
+        Some(Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_)) => "pattern".to_string(),
         Some(Fill::Distinct { below }) => format!("distinct({below})"),
         None => String::new(),
     }
@@ -358,6 +359,9 @@ pub fn filled(stream: RandomStream, dtype: DType, count: usize, fill: Fill) -> R
         Fill::Normal { mean, sd } => stream.normal_with(dtype, &[count], mean, sd),
         Fill::Integers { least, greatest } => stream.integers(dtype, &[count], least, greatest),
         Fill::Bounds { rows } => stream.bounds(dtype, count, rows),
+        Fill::RowOffsets(pattern) => Tensor::from_vec(&[count], pattern.row_offsets()),
+        Fill::Columns(pattern) => Tensor::from_vec(&[count], pattern.columns()),
+        Fill::Rows(pattern) => Tensor::from_vec(&[count], pattern.rows()),
         Fill::Distinct { below } => stream.distinct(dtype, count, below),
     }
 }

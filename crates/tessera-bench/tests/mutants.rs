@@ -4,10 +4,10 @@
 //! that stops earlier says nothing of the gate.
 
 use tessera_bench::{GateOptions, GateReport, PlanSubject, check};
-use tessera_ops::{Machine, Plan, Problem};
+use tessera_ops::{KernelFile, Machine, Plan, Problem};
 use tessera_runtime::{CompileOptions, Device};
 
-use crate::broken::{CASES, Case, Mutant};
+use crate::broken::{CASES, Case, Mutant, mat::RUNGS};
 
 const OPTIONS: GateOptions = GateOptions { seeds: 1, suite_seed: 7, tolerance: None };
 
@@ -19,18 +19,25 @@ fn replaced(text: &str, replacements: &[(&str, &str)], what: &str) -> String {
     })
 }
 
-fn gate(case: &Case, mutant: Option<&Mutant>) -> GateReport {
+/// What the gate says of a case of an operator, or of a rung of its ladder.
+fn gate(case: &Case, rung: Option<&str>, mutant: Option<&Mutant>) -> GateReport {
     let what = format!("{} {} {}: {}", case.operator, case.variant, case.policy, mutant.map_or("as it is", |m| m.what));
     let operator = tessera_ops::find(case.operator).expect("an operator of the library");
     let problem = Problem::new(case.extents, case.variant);
     let policy = case.policy.parse().expect("a policy of the grammar");
-    let mut plan: Plan = (case.data)(operator.plan(&problem, policy, Machine::Cpu).expect("a plan"));
-    let mut text = replaced(operator.source, case.text, &what);
+    let own = match rung {
+        Some(name) => operator.plan_on(operator.rung(name).expect("a rung of the ladder"), &problem, policy, Machine::Cpu),
+        None => operator.plan(&problem, policy, Machine::Cpu),
+    };
+    let mut plan: Plan = (case.data)(own.expect("a plan"));
+    let own = KernelFile { name: operator.file, text: operator.source };
+    let file = rung.and(plan.launches[0].file).unwrap_or(own);
+    let mut text = replaced(file.text, case.text, &what);
     if let Some(mutant) = mutant {
         text = replaced(&text, mutant.text, &what);
         (mutant.launch)(&mut plan);
     }
-    let subject = PlanSubject::build(plan, (operator.file, &text), &CompileOptions::default(), &Device::Cpu);
+    let subject = PlanSubject::build(plan, (file.name, &text), &CompileOptions::default(), &Device::Cpu);
     let mut subject = subject.unwrap_or_else(|fault| panic!("{what}: {fault:?}"));
     check(&mut subject, OPTIONS).unwrap_or_else(|fault| panic!("{what}: {fault:?}"))
 }
@@ -38,13 +45,14 @@ fn gate(case: &Case, mutant: Option<&Mutant>) -> GateReport {
 #[test]
 fn broken_kernels_are_rejected_and_right_ones_pass() {
     let (mut caught, mut wrong) = (0, Vec::new());
-    for case in CASES.iter().flat_map(|group| group.iter()) {
-        let report = gate(case, None);
+    let rungs = RUNGS.iter().map(|(rung, case)| (Some(*rung), case));
+    for (rung, case) in CASES.iter().flat_map(|group| group.iter()).map(|case| (None, case)).chain(rungs) {
+        let report = gate(case, rung, None);
         if !report.passed() {
             wrong.push(format!("{} {} {}: rejected as it is: {:?}", case.operator, case.variant, case.policy, report.reason));
         }
         for mutant in case.mutants {
-            let report = gate(case, Some(mutant));
+            let report = gate(case, rung, Some(mutant));
             if report.passed() {
                 wrong.push(format!("{} {} {}: `{}` passes", case.operator, case.variant, case.policy, mutant.what));
                 continue;

@@ -70,10 +70,63 @@ const CALLS: [(&str, &str); 27] = [
     ("bandwidth a=arange:i32[5] b=ones:i32[5] scalar=10 variant=triad", "c: i32[5] = [10, 11, 12, 13, 14]"),
 ];
 
+/// The same of elementwise operators, fused ones, casts, random numbers and rotary position embedding: of several results the last.
+const ELEMENTWISE: [(&str, &str); 40] = [
+    ("relu x=const(-2):f32[3]", "y: f32[3] = [0, 0, 0]"),
+    ("relu_backward x=const(2):f32[3] dy=const(5):f32[3]", "dx: f32[3] = [5, 5, 5]"),
+    ("leaky_relu x=const(-4):f32[3] slope=0.25", "y: f32[3] = [-1, -1, -1]"),
+    ("leaky_relu_backward x=const(-4):f32[3] dy=const(2):f32[3] slope=0.25", "dx: f32[3] = [0.5, 0.5, 0.5]"),
+    ("elu x=const(-100):f32[3] alpha=2", "y: f32[3] = [-2, -2, -2]"),
+    ("elu_backward x=const(3):f32[3] dy=const(2):f32[3]", "dx: f32[3] = [2, 2, 2]"),
+    ("sigmoid x=zeros:f32[3]", "y: f32[3] = [0.5, 0.5, 0.5]"),
+    ("sigmoid_backward y=const(0.5):f32[3] dy=const(2):f32[3]", "dx: f32[3] = [0.5, 0.5, 0.5]"),
+    ("tanh x=zeros:bf16[3]", "y: bf16[3] = [0, 0, 0]"),
+    ("tanh_backward y=const(0.5):f32[3] dy=ones:f32[3]", "dx: f32[3] = [0.75, 0.75, 0.75]"),
+    ("silu x=const(100):f32[2,3]", "y: f32[2, 3] = [100, 100, 100, 100, 100, 100]"),
+    ("silu_backward x=zeros:f32[3] dy=const(2):f32[3]", "dx: f32[3] = [1, 1, 1]"),
+    ("gelu x=const(100):f16[3]", "y: f16[3] = [100, 100, 100]"),
+    ("gelu_backward x=zeros:f64[3] dy=const(2):f64[3]", "dx: f64[3] = [1, 1, 1]"),
+    ("gelu_tanh x=const(100):f32[3]", "y: f32[3] = [100, 100, 100]"),
+    ("gelu_tanh_backward x=zeros:f32[3] dy=const(2):f32[3]", "dx: f32[3] = [1, 1, 1]"),
+    ("swiglu gate=const(100):f32[3] up=const(2):f32[3]", "y: f32[3] = [200, 200, 200]"),
+    ("swiglu_backward gate=zeros:f32[3] up=const(2):f32[3] dy=ones:f32[3]", "dup: f32[3] = [0, 0, 0]"),
+    ("geglu gate=const(100):f32[3] up=const(2):f32[3]", "y: f32[3] = [200, 200, 200]"),
+    ("geglu_backward gate=zeros:f32[3] up=const(2):f32[3] dy=ones:f32[3]", "dup: f32[3] = [0, 0, 0]"),
+    ("geglu_tanh gate=const(100):f32[3] up=const(2):f32[3]", "y: f32[3] = [200, 200, 200]"),
+    ("geglu_tanh_backward gate=zeros:f32[3] up=const(2):f32[3] dy=ones:f32[3]", "dup: f32[3] = [0, 0, 0]"),
+    ("bias_relu x=ones:f32[2,3] bias=const(-2):f32[3]", "y: f32[2, 3] = [0, 0, 0, 0, 0, 0]"),
+    ("bias_relu_backward x=ones:f32[2,3] bias=ones:f32[3] dy=ones:f32[2,3]", "dbias: f32[3] = [2, 2, 2]"),
+    ("bias_silu x=ones:f32[2,3] bias=const(99):f32[3]", "y: f32[2, 3] = [100, 100, 100, 100, 100, 100]"),
+    ("bias_silu_backward x=ones:f32[2,3] bias=const(-1):f32[3] dy=ones:f32[2,3]", "dbias: f32[3] = [1, 1, 1]"),
+    ("bias_gelu x=ones:f32[2,3] bias=const(99):f32[3]", "y: f32[2, 3] = [100, 100, 100, 100, 100, 100]"),
+    ("bias_gelu_backward x=ones:f32[2,3] bias=const(99):f32[3] dy=ones:f32[2,3]", "dbias: f32[3] = [2, 2, 2]"),
+    (
+        "add_rms_norm x=ones:f32[2,8] residual=const(2):f32[2,8] weight=const(2):f32[8] eps=0",
+        "y: f32[2, 8] = [2, 2, 2, 2, 2, 2, ...]",
+    ),
+    (
+        "add_layer_norm x=ones:f32[2,8] residual=const(2):f32[2,8] weight=ones:f32[8] bias=const(7):f32[8]",
+        "y: f32[2, 8] = [7, 7, 7, 7, 7, 7, ...]",
+    ),
+    ("cast x=const(2.5):f32[3] precision=fp32->int8", "y: i8[3] = [2, 2, 2]"),
+    ("quantise x=const(-254):f32[1,3] variant=rows_int8", "scales: f32[1] = [2]"),
+    ("dequantise codes=const(3):i8[2,3] scales=const(0.5):f32[2]", "y: f32[2, 3] = [1.5, 1.5, 1.5, 1.5, 1.5, 1.5]"),
+    ("dropout x=ones:f32[3] p=1", "y: f32[3] = [0, 0, 0]"),
+    ("dropout_backward dy=ones:f32[3] p=0", "dx: f32[3] = [1, 1, 1]"),
+    ("random_uniform y=empty:f16[1]", "y: f16[1] = [0.39892578]"),
+    ("random_normal y=empty:bf16[1]", "y: bf16[1] = [0.04711914]"),
+    ("rope x=ones:f32[1,2,1,4] cos=zeros:f32[2,2] sin=ones:f32[2,2]", "y: f32[1, 2, 1, 4] = [-1, -1, 1, 1, -1, -1, ...]"),
+    ("rope_backward dy=ones:f32[1,1,1,4] variant=halves_theta", "dx: f32[1, 1, 1, 4] = [1, 1, 1, 1]"),
+    (
+        "qk_norm_rope q=const(3):f32[2,1,4] k=const(5):f32[2,1,4] q_weight=ones:f32[4] k_weight=const(2):f32[4] cos=ones:f32[2,2] sin=zeros:f32[2,2] eps=0",
+        "k_out: f32[2, 1, 4] = [2, 2, 2, 2, 2, 2, ...]",
+    ),
+];
+
 #[test]
 fn every_operator_runs_on_one_s_own_arrays() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    for (call, wanted) in CALLS {
+    for (call, wanted) in CALLS.into_iter().chain(ELEMENTWISE) {
         for device in ["cpu", "emu"] {
             let text = right(folder.path(), &format!("run {call} --device {device} --sanitize all"));
             let verdict = if wanted.starts_with("nothing") { wanted } else { "checked: nothing found" };
@@ -81,7 +134,7 @@ fn every_operator_runs_on_one_s_own_arrays() {
         }
     }
     for operator in ops::OPERATORS {
-        assert!(CALLS.iter().any(|(call, _)| call.starts_with(operator.name)), "{operator:?} is not called");
+        assert!(CALLS.iter().chain(&ELEMENTWISE).any(|(call, _)| call.starts_with(operator.name)), "{operator:?} is not called");
     }
 }
 

@@ -13,7 +13,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod mat;
+mod sparse;
+
+pub use mat::{Channels, Window, conv2d, conv2d_backward};
+pub use sparse::*;
 mod attn;
+mod elem;
 
 use tessera_runtime::Tensor;
 use tessera_types::Policy;
@@ -22,6 +28,7 @@ pub use attn::{
     Attended, Normalised, Pages, Scores, attention_backward, attention_decode, attention_lse, embedding, embedding_backward,
     kv_append, moe_combine, moe_gate, moe_permute, moe_sort,
 };
+pub use elem::*;
 
 use crate::call::{Call, CallError};
 use crate::operator::Operator;

@@ -16,6 +16,7 @@ mod launches;
 mod matrix;
 mod operator;
 mod packing;
+mod pattern;
 mod problem;
 mod set;
 mod signature;
@@ -32,6 +33,7 @@ pub use operator::{
     Reference, Role, RowIdentity, Rung, TensorSpec, Unsupported, Way, find,
 };
 pub use packing::{PackError, pack_int4};
+pub use pattern::{Pattern, Spread};
 pub use problem::Problem;
 pub use signature::{Calls, Operand, Signature};
 pub use tuned::{PlanError, Planned};

@@ -9,6 +9,7 @@ use tessera_types::{Arch, DType, Policy, policy_name};
 
 use crate::draw::Draw;
 use crate::matrix::Matrices;
+use crate::pattern::Pattern;
 use crate::problem::Problem;
 use crate::set;
 use crate::signature::Calls;
@@ -22,6 +23,8 @@ pub const OPERATORS: &[&Operator] = &[
     &set::gemm_scaled::GEMM_SCALED,
     &set::gemm_grouped::GEMM_GROUPED,
     &set::attention::ATTENTION,
+    &set::conv2d::CONV2D,
+    &set::conv2d_backward::CONV2D_BACKWARD,
     &set::attention_lse::ATTENTION_LSE,
     &set::attention_backward::ATTENTION_BACKWARD,
     &set::attention_decode::ATTENTION_DECODE,
@@ -41,7 +44,58 @@ pub const OPERATORS: &[&Operator] = &[
     &set::softmax::SOFTMAX,
     &set::permute::PERMUTE,
     &set::histogram::HISTOGRAM,
+    &set::scan::PREFIX_SUM,
+    &set::scan::MASKED_SELECT,
+    &set::sort::SORT,
+    &set::spmv::SPMV,
+    &set::spmm::SPMM,
+    &set::sddmm::SDDMM,
+    &set::formats::CSR_TO_COO,
+    &set::formats::COO_TO_CSR,
+    &set::formats::CSR_TO_CSC,
+    &set::formats::DENSE_TO_CSR,
+    &set::formats::CSR_TO_DENSE,
     &set::bandwidth::BANDWIDTH,
+    &set::activations::RELU,
+    &set::activations::RELU_BACKWARD,
+    &set::activations::LEAKY_RELU,
+    &set::activations::LEAKY_RELU_BACKWARD,
+    &set::activations::ELU,
+    &set::activations::ELU_BACKWARD,
+    &set::activations::SIGMOID,
+    &set::activations::SIGMOID_BACKWARD,
+    &set::activations::TANH,
+    &set::activations::TANH_BACKWARD,
+    &set::activations::SILU,
+    &set::activations::SILU_BACKWARD,
+    &set::activations::GELU,
+    &set::activations::GELU_BACKWARD,
+    &set::activations::GELU_TANH,
+    &set::activations::GELU_TANH_BACKWARD,
+    &set::activations::SWIGLU,
+    &set::activations::SWIGLU_BACKWARD,
+    &set::activations::GEGLU,
+    &set::activations::GEGLU_BACKWARD,
+    &set::activations::GEGLU_TANH,
+    &set::activations::GEGLU_TANH_BACKWARD,
+    &set::bias::BIAS_RELU,
+    &set::bias::BIAS_RELU_BACKWARD,
+    &set::bias::BIAS_SILU,
+    &set::bias::BIAS_SILU_BACKWARD,
+    &set::bias::BIAS_GELU,
+    &set::bias::BIAS_GELU_BACKWARD,
+    &set::add_norm::ADD_RMS_NORM,
+    &set::add_norm::ADD_LAYER_NORM,
+    &set::cast::CAST,
+    &set::quantise::QUANTISE,
+    &set::quantise::DEQUANTISE,
+    &set::random::DROPOUT,
+    &set::random::DROPOUT_BACKWARD,
+    &set::random::RANDOM_UNIFORM,
+    &set::random::RANDOM_NORMAL,
+    &set::rope::ROPE,
+    &set::rope::ROPE_BACKWARD,
+    &set::rope::QK_NORM_ROPE,
 ];
 
 /// The operator of a name.
@@ -265,6 +319,12 @@ pub enum Fill {
         /// Rows of all groups.
         rows: u64,
     },
+    /// Where the rows of a sparse matrix begin, and where the last one ends.
+    RowOffsets(Pattern),
+    /// The columns of a sparse matrix's elements, row by row.
+    Columns(Pattern),
+    /// The rows of a sparse matrix's elements, row by row.
+    Rows(Pattern),
     /// Different integers from 0 up to a number, in random order: places of rows that change theirs. Where there are more elements than such
     /// numbers, they begin anew.
     Distinct {
@@ -282,7 +342,7 @@ impl Fill {
     pub fn exact(self) -> Fill {
         match self {
             Fill::Normal { .. } | Fill::Integers { .. } => Fill::Integers { least: -2, greatest: 2 },
-            Fill::Bounds { .. } | Fill::Distinct { .. } => self,
+            Fill::Bounds { .. } | Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) | Fill::Distinct { .. } => self,
         }
     }
 }

@@ -1,23 +1,22 @@
 //! Scans.
 //!
-//! A scan keeps the running values in shared memory and doubles its reach in every round:
-//!
-//! ```text
-//! a b c d   ->   a ab bc cd   ->   a ab abc abcd
-//! ```
-//!
-//! Where shared memory does not hold all values at once, halves of ever longer runs are joined, and only what a first half comes to goes through
-//! memory (J. Sklansky, "Conditional-Sum Addition Logic", 1960):
+//! Halves of ever longer runs are joined: each element of the second one takes in what the first one comes to, which its last element has
+//! (J. Sklansky, "Conditional-Sum Addition Logic", 1960).
 //!
 //! ```text
 //! a b | c d   ->   a ab | c cd   ->   a ab abc abcd
-//!      a, c are exchanged       ab is exchanged
 //! ```
+//!
+//! | the last element of the first half lies in | step |
+//! |---|---|
+//! | the same thread | combine two registers |
+//! | another lane | one `shfl.idx` for all second halves of a thread that it belongs to, then combine |
+//! | another warp | the lane that has it writes, meet, all read, then combine |
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tessera_ir::{Const, OpData};
-use tessera_layout::Distribution;
+use tessera_ir::{Const, Elem, OpData};
+use tessera_layout::{Axis, Distribution, WARP};
 use tessera_ptx::ssa::Value as Reg;
 use tessera_ptx::{Type as Ty, Word};
 
@@ -45,67 +44,7 @@ impl Lowering<'_> {
             let (from, regs, elem) = (self.layout(operand)?, self.regs(operand)?, self.elem(operand)?);
             current.push(self.remapped(elem, (&from, &regs), &layout, &Remap::identity(layout.shape()))?);
         }
-        let extent = layout.shape()[dim];
-        let strides = row_major(layout.shape());
-        let place = self.place(&layout);
-        let sizes: Vec<u64> =
-            combiner.elems.iter().map(|&elem| (layout.elements() * elem.bytes()).next_multiple_of(16)).collect();
-        let all: u64 = sizes.iter().sum();
-        if self.room_below(all).is_some() {
-            let current = self.scan_by_halves(&combiner, &layout, (dim, reverse), current)?;
-            for (&result, regs) in data.results.iter().zip(current) {
-                self.bind_regs(result, regs);
-            }
-            return Ok(());
-        }
-        let mut reach = 1;
-        while reach < extent {
-            let base = self.whole_exchange(all, 16)?;
-            let mut corners = Vec::new();
-            let mut offset = 0;
-            for (position, &elem) in combiner.elems.iter().enumerate() {
-                let start = self.b.u32(offset as u32);
-                let corner = self.b.add(Ty::U32, base, start);
-                let regs = current[position].clone();
-                self.spread(elem, (&layout, &regs), corner);
-                corners.push(corner);
-                offset += sizes[position];
-            }
-            self.meet();
-            for register in 0..place.len() {
-                let within = match self.inside(&place, register) {
-                    Inside::Never => continue,
-                    Inside::Always => None,
-                    Inside::When(within) => Some(within),
-                };
-                let coordinate = self.coordinate(&place, register, dim);
-                let limit = self.b.u32(if reverse { (extent - reach) as u32 } else { reach as u32 });
-                let has = self.b.setp(if reverse { Word::Lt } else { Word::Ge }, Ty::U32, coordinate, limit);
-                let has = self.both(Some(has), within).unwrap_or(has);
-                let mut before = Item::new();
-                for (position, &elem) in combiner.elems.iter().enumerate() {
-                    let bytes = elem.bytes();
-                    let mut address = corners[position];
-                    for (axis, stride) in strides.iter().enumerate() {
-                        let coordinate = self.coordinate(&place, register, axis);
-                        let step = self.b.u32((stride * bytes) as u32);
-                        address = self.b.mad(Ty::U32, coordinate, step, address);
-                    }
-                    let distance = (reach * strides[dim] * bytes) as u32;
-                    let distance = self.b.u32(if reverse { distance } else { distance.wrapping_neg() });
-                    let address = self.b.add(Ty::U32, address, distance);
-                    let address = self.b.select(has, address, corners[position]);
-                    before.push(self.take(elem, address));
-                }
-                let item = self.item(&current, register);
-                let both = self.combine(&combiner, &before, &item)?;
-                let chosen = self.choose(has, &both, &item);
-                for (position, &reg) in chosen.iter().enumerate() {
-                    current[position][register] = reg;
-                }
-            }
-            reach *= 2;
-        }
+        let current = self.scan_by_halves(&combiner, &layout, (dim, reverse), current)?;
         for (&result, regs) in data.results.iter().zip(current) {
             self.bind_regs(result, regs);
         }
@@ -126,13 +65,22 @@ impl Lowering<'_> {
         while run < layout.shape()[dim] {
             let step = Step { place: &place, dim, run, extent: layout.shape()[dim], reverse };
             let mut before: Vec<Vec<Option<Reg>>> = Vec::new();
+            let lanes = step.across_lanes(layout);
             for (position, &elem) in combiner.elems.iter().enumerate() {
-                before.push(match step.within_threads() {
-                    Some(lasts) => lasts.iter().map(|last| last.map(|last| current[position][last])).collect(),
-                    None => {
+                before.push(match (step.within_threads(), &lanes) {
+                    (Some(lasts), _) => lasts.iter().map(|last| last.map(|last| current[position][last])).collect(),
+                    (None, Some(lanes)) => self.from_lanes(elem, lanes, &current[position]),
+                    (None, None) => {
                         let (given, wanted, total) = self.first_halves(&step, layout, &current[position], elem.bytes());
-                        let found = self.in_parts(elem, &given, &wanted, total)?;
-                        found.into_iter().zip(&wanted).map(|(found, wanted)| wanted.is_some().then_some(found)).collect()
+                        // A recording notes what a buffer for all of them takes.
+                        let found = if self.is_recording() {
+                            self.whole_exchange(total, 16)?;
+                            current[position].to_vec()
+                        } else {
+                            self.in_parts(elem, &given, &wanted, total)?
+                        };
+                        let alike = step.alike().into_iter();
+                        alike.map(|first| wanted[first].is_some().then_some(found[first])).collect()
                     }
                 });
             }
@@ -152,6 +100,25 @@ impl Lowering<'_> {
             run *= 2;
         }
         Ok(current)
+    }
+
+    /// What the lanes with the last elements of first halves have, for each register of a second half.
+    fn from_lanes(&mut self, elem: Elem, lanes: &Lanes, regs: &Regs) -> Vec<Option<Reg>> {
+        let thread = self.thread();
+        let (set, kept) = (self.b.u32(lanes.set), self.b.u32(!lanes.cleared & (WARP as u32 - 1)));
+        let lane = self.b.or(thread, set);
+        let lane = self.b.and(lane, kept);
+        let mut moved: FxHashMap<usize, Reg> = FxHashMap::default();
+        let mut found = Vec::new();
+        for last in &lanes.lasts {
+            found.push(last.map(|last| {
+                let reg = regs[last];
+                *moved
+                    .entry(last)
+                    .or_insert_with(|| self.shuffled_element(elem, reg, |b, word| b.shfl(Word::Idx, word, lane, 31)))
+            }));
+        }
+        found
     }
 
     /// The last elements of first halves, the elements of second halves, and the bytes of the former.
@@ -200,6 +167,12 @@ impl Lowering<'_> {
             }
             wanted.push((!matches!(self.is_second(step, register), Holds::Never)).then(|| spot(within)));
         }
+        // What a first half comes to is read once by each thread.
+        for (register, first) in step.alike().into_iter().enumerate() {
+            if first != register {
+                wanted[register] = None;
+            }
+        }
         (given, wanted, total)
     }
 
@@ -227,6 +200,14 @@ impl Lowering<'_> {
         if let Some(number) = step.known(register) {
             return if number & mask == wanted { Holds::Always } else { Holds::Never };
         }
+        if let Some(number) = step.along(register) {
+            let fixed = mask & !step.place.thread_bits[step.dim];
+            match number & fixed == wanted & fixed {
+                false => return Holds::Never,
+                true if fixed == mask => return Holds::Always,
+                true => {}
+            }
+        }
         let number = self.coordinate(step.place, register, step.dim);
         let number = self.counted(step, number);
         let (mask, wanted) = (self.b.u32(mask as u32), self.b.u32(wanted as u32));
@@ -243,6 +224,15 @@ struct Step<'p> {
     run: u64,
     extent: u64,
     reverse: bool,
+}
+
+/// Where the last elements of first halves lie, where that is another lane's register.
+struct Lanes {
+    /// Bits of the lane's number that are set in the one that has them, and bits that are not.
+    set: u32,
+    cleared: u32,
+    /// For each register of a second half that lane's register.
+    lasts: Vec<Option<usize>>,
 }
 
 impl Step<'_> {
@@ -284,5 +274,67 @@ impl Step<'_> {
                 false => Some(None),
             })
             .collect()
+    }
+
+    /// What a register adds to the place along the axis, counted from where the scan starts, where that is a part of its own.
+    fn along(&self, register: usize) -> Option<u64> {
+        let (xor, add) = self.place.parts(register, self.dim);
+        let apart = xor == 0 && add & self.place.thread_bits[self.dim] == 0 && self.extent.is_power_of_two();
+        apart.then_some(if self.reverse { self.extent - 1 - add } else { add })
+    }
+
+    /// Where a register lies along the other axes.
+    fn others(&self, register: usize) -> Vec<(u64, u64)> {
+        let dims = (0..self.place.thread_bits.len()).filter(|&dim| dim != self.dim);
+        dims.map(|dim| self.place.parts(register, dim)).collect()
+    }
+
+    /// For each register the first one whose element lies in the same half, whatever the thread; itself where that is not known.
+    fn alike(&self) -> Vec<usize> {
+        let mut firsts: FxHashMap<(u64, Vec<(u64, u64)>), usize> = FxHashMap::default();
+        let first = |register: usize| match self.along(register) {
+            Some(number) => *firsts.entry((number & !(self.run - 1), self.others(register))).or_insert(register),
+            None => register,
+        };
+        (0..self.place.len()).map(first).collect()
+    }
+
+    /// Where only lanes of a warp lie between an element and the last one of the first half: no warp's number has a part in the low bits of
+    /// the place, and each bit of a lane's number has a bit of its own there or none.
+    fn across_lanes(&self, layout: &Distribution) -> Option<Lanes> {
+        let mask = 2 * self.run - 1;
+        let core = layout.core();
+        let (mut set, mut cleared, mut of_lanes) = (0, 0, 0);
+        for bit in 0..core.bits(Axis::Lane) {
+            let basis = core.basis(Axis::Lane, bit);
+            let within = basis[self.dim] & mask;
+            if within == 0 {
+                continue;
+            }
+            let alone = basis.iter().enumerate().all(|(dim, &part)| part == if dim == self.dim { within } else { 0 });
+            if !alone || !within.is_power_of_two() || of_lanes & within != 0 {
+                return None;
+            }
+            of_lanes |= within;
+            *(if (within < self.run) != self.reverse { &mut set } else { &mut cleared }) |= 1 << bit;
+        }
+        let apart = (0..core.bits(Axis::Warp)).all(|bit| core.basis(Axis::Warp, bit)[self.dim] & mask == 0);
+        if !apart || layout.has_holes() || !self.extent.is_power_of_two() {
+            return None;
+        }
+        let own = mask & !of_lanes;
+        let mut lasts: FxHashMap<(u64, Vec<(u64, u64)>), usize> = FxHashMap::default();
+        for register in 0..self.place.len() {
+            let number = self.along(register)?;
+            if number & own == (self.run - 1) & own {
+                lasts.insert((number & !mask, self.others(register)), register);
+            }
+        }
+        let last = |register: usize| {
+            let number = self.along(register)?;
+            let second = of_lanes & self.run != 0 || number & self.run != 0;
+            Some(if second { Some(*lasts.get(&(number & !mask, self.others(register)))?) } else { None })
+        };
+        Some(Lanes { set, cleared, lasts: (0..self.place.len()).map(last).collect::<Option<_>>()? })
     }
 }

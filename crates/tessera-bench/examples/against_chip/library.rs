@@ -43,6 +43,9 @@ fn tensors(plan: &Plan) -> Outcome<Vec<Tensor>> {
             (_, Fill::Normal { mean, sd }) => stream.normal_with(spec.dtype, &[count], mean, sd)?,
             (_, Fill::Integers { least, greatest }) => stream.integers(spec.dtype, &[count], least, greatest)?,
             (_, Fill::Bounds { rows }) => stream.bounds(spec.dtype, count, rows)?,
+            (_, Fill::RowOffsets(pattern)) => Tensor::from_vec(&[count], pattern.row_offsets())?,
+            (_, Fill::Columns(pattern)) => Tensor::from_vec(&[count], pattern.columns())?,
+            (_, Fill::Rows(pattern)) => Tensor::from_vec(&[count], pattern.rows())?,
             (_, Fill::Distinct { below }) => stream.distinct(spec.dtype, count, below)?,
         };
         let mut strides = vec![spec.step; spec.shape.len()];

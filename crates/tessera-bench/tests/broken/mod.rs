@@ -3,13 +3,16 @@
 mod attention;
 mod attn;
 mod bandwidth;
+mod elem;
 mod gemm;
 mod grouped;
 mod histogram;
 mod linear;
+pub(crate) mod mat;
 mod permute;
 mod quantised;
 mod rows;
+mod sparse;
 mod vector;
 
 use tessera_ops::{Argument, Fill, Machine, Plan, Problem, Role};
@@ -19,6 +22,7 @@ use tessera_types::Arch;
 pub(crate) const CASES: &[&[Case]] = &[
     gemm::CASES,
     linear::CASES,
+    mat::CASES,
     permute::CASES,
     quantised::CASES,
     grouped::CASES,
@@ -28,6 +32,8 @@ pub(crate) const CASES: &[&[Case]] = &[
     histogram::CASES,
     rows::CASES,
     bandwidth::CASES,
+    sparse::CASES,
+    elem::CASES,
 ];
 
 /// One case that passes as it is.

@@ -100,6 +100,9 @@ fn given((name, argument): &(&'static str, Argument), plan: &Plan) -> Option<(St
             match spec.fill {
                 _ if spec.role == Role::Counter => Given::Zeros(spec.dtype, sizes),
                 Fill::Bounds { rows } => Given::Bounds(spec.dtype, sizes, rows),
+                Fill::RowOffsets(pattern) => Given::Bounds(spec.dtype, sizes, pattern.elements as u64),
+                Fill::Columns(pattern) => Given::Bounds(spec.dtype, sizes, pattern.columns as u64 - 1),
+                Fill::Rows(pattern) => Given::Bounds(spec.dtype, sizes, pattern.rows as u64 - 1),
                 Fill::Normal { .. } | Fill::Integers { .. } | Fill::Distinct { .. } => Given::Array(spec.dtype, sizes),
             }
         }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
-use tessera_types::{DType, Policy, unit_roundoff};
+use tessera_types::{Policy, unit_roundoff};
 
 use super::attention::{self, Attended, Extents};
 use super::attention_backward::ATTENTION_BACKWARD;

@@ -84,6 +84,11 @@ impl Pieces {
         Pieces { rows, size, count, behind }
     }
 
+    /// Pieces of all rows.
+    pub(crate) fn all(self) -> usize {
+        self.rows * self.count
+    }
+
     /// What kernels call these numbers.
     pub(crate) fn constants(self) -> [(&'static str, Argument); 4] {
         [("CHUNK", self.size), ("PIECES", self.count), ("PARTS", PARTS), ("BEHIND", self.behind)]

@@ -13,6 +13,7 @@ use crate::operator::{
     Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
+use crate::set::ladders;
 use crate::set::rows::{self, Division};
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
@@ -34,7 +35,7 @@ pub(crate) static SOFTMAX: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
-    ladder: &[],
+    ladder: &ladders::SOFTMAX,
 };
 
 /// Rows of any shape; where they are causal, the axis before the last one has the queries.

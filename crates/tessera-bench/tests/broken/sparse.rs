@@ -1,0 +1,135 @@
+//! Broken scans, sorts, and operators of sparse matrices.
+
+use super::{Case, edit, one_block_short, relaunch};
+
+/// Three blocks, the last one ragged.
+const SCANNED: &[(&str, u64)] = &[("n", 40_000)];
+/// Of 4000 elements a matrix of some 4 a row.
+const MATRIX: &[(&str, u64)] = &[("m", 997), ("n", 1000), ("elements", 4100)];
+const WITH_COLUMNS: &[(&str, u64)] = &[("m", 97), ("n", 100), ("elements", 600), ("k", 20)];
+
+const fn case(
+    operator: &'static str,
+    extents: &'static [(&'static str, u64)],
+    variant: &'static str,
+    policy: &'static str,
+) -> Case {
+    Case { operator, extents, variant, policy, data: |plan| plan, text: &[], mutants: &[] }
+}
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        mutants: &[
+            edit("blocks forget those before them", &[("(sums + first).astype", "sums.astype")]),
+            edit(
+                "a block counts its own elements twice",
+                &[("+ ct.arange(GROUP, dtype=ct.int32) < end", "+ ct.arange(GROUP, dtype=ct.int32) <= end")],
+            ),
+            edit("words are not set back", &[("== ct.num_blocks(0) - 1:\n        for i", "== ct.num_blocks(0):\n        for i")]),
+            relaunch("a block is missing", one_block_short),
+        ],
+        ..case("prefix_sum", SCANNED, "inclusive", "fp32")
+    },
+    Case {
+        mutants: &[
+            edit(
+                "the element itself is in its sum",
+                &[("dtype=ct.int32) - 1\n        v = ct.gather", "dtype=ct.int32)\n        v = ct.gather")],
+            ),
+            edit("an integer loses its lowest bit", &[("(word - PRESENT)", "((word - PRESENT) // 2 * 2)")]),
+        ],
+        ..case("prefix_sum", SCANNED, "exclusive", "int32")
+    },
+    Case {
+        mutants: &[
+            edit("only positive marks count", &[("padding_mode=ZERO) != 0", "padding_mode=ZERO) > 0")]),
+            edit("elements go one place too far", &[("first + sums - 1, v, mask=kept", "first + sums, v, mask=kept")]),
+            edit(
+                "the last block's elements are not counted",
+                &[("ct.store(count, (0,), first + total)", "ct.store(count, (0,), first)")],
+            ),
+        ],
+        ..case("masked_select", SCANNED, "", "bf16")
+    },
+    Case {
+        mutants: &[
+            edit("negative keys come last", &[("own = own ^ 128", "own = own ^ 0")]),
+            edit(
+                "a tile begins where the last one did",
+                &[("next[own] = next[own] + place + 1 - starts[own]", "next[own] = next[own] + 0 * place")],
+            ),
+            edit("digits have seven bits", &[("(key >> SHIFT) & 255", "(key >> SHIFT) & 127")]),
+        ],
+        ..case("sort", &[("n", 20_011)], "keys", "int32")
+    },
+    Case {
+        mutants: &[
+            edit("places are those within a tile", &[("new_values[target] = source", "new_values[target] = source - first")]),
+            edit("equal keys change places", &[("rank[e] = counts[place]", "rank[e] = 0")]),
+        ],
+        ..case("sort", &[("n", 20_011)], "order", "fp32")
+    },
+    Case {
+        mutants: &[
+            edit("the first element of a row is left out", &[("row_offsets[row] + lane", "row_offsets[row] + lane + 1")]),
+            edit("a column is its neighbour", &[("x[columns[i]]", "x[tile.max(columns[i] - 1, 0)]")]),
+        ],
+        ..case("spmv", MATRIX, "power_law", "fp32")
+    },
+    Case {
+        mutants: &[
+            edit("the last element is left out", &[("for i in range(fours, end)", "for i in range(fours, end - 1)")]),
+            edit("three of four elements are added", &[("for step in range(4)", "for step in range(3)")]),
+        ],
+        ..case("spmm", WITH_COLUMNS, "uniform", "fp32")
+    },
+    Case {
+        mutants: &[
+            edit(
+                "the row stays that of the first element",
+                &[("row = row + 1\n        column", "row = row + 0\n        column")],
+            ),
+            edit("half of the product is left out", &[("A.shape[1], LANES * VECTOR)", "A.shape[1] // 2, LANES * VECTOR)")]),
+        ],
+        ..case("sddmm", WITH_COLUMNS, "banded", "fp32")
+    },
+    Case {
+        mutants: &[
+            edit("elements belong to the row before", &[("STEPS, True) - 1)", "STEPS, False) - 1)")]),
+            relaunch("a block is missing", one_block_short),
+        ],
+        ..case("csr_to_coo", MATRIX, "uniform", "int32")
+    },
+    Case {
+        mutants: &[
+            edit("rows begin behind their elements", &[("rows.shape[0], STEPS, False)", "rows.shape[0], STEPS, True)")]),
+            relaunch("a block is missing", one_block_short),
+        ],
+        ..case("coo_to_csr", MATRIX, "uniform", "int32")
+    },
+    Case {
+        mutants: &[
+            edit(
+                "rows are not moved",
+                &[("ct.gather(rows, place)", "ct.gather(rows, i * TILE + ct.arange(TILE, dtype=ct.int32))")],
+            ),
+            edit("columns begin behind their elements", &[("rows.shape[0], STEPS, False)", "rows.shape[0], STEPS, True)")]),
+        ],
+        ..case("csr_to_csc", MATRIX, "uniform", "fp32")
+    },
+    Case {
+        mutants: &[
+            edit("columns are places", &[("index % N, mask=kept", "index, mask=kept")]),
+            edit("rows begin behind their first element", &[("place + 1 - ones", "place + 1")]),
+            edit("zeros behind the elements are left out", &[("mask=place >= used", "mask=place > used")]),
+        ],
+        ..case("dense_to_csr", &[("m", 97), ("n", 300), ("elements", 29_000)], "", "fp32")
+    },
+    Case {
+        mutants: &[
+            edit("elements belong to the row before", &[("STEPS, True) - 1\n    inside", "STEPS, False) - 1\n    inside")]),
+            edit("what was there stays", &[("ct.zeros((TILE,), y.dtype)", "ct.load(y, (ct.bid(0),), (TILE,))")]),
+        ],
+        ..case("csr_to_dense", MATRIX, "banded", "fp32")
+    },
+];

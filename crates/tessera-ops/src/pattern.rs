@@ -1,0 +1,162 @@
+//! Where a sparse matrix has elements, for problems that nobody gives arrays for: how many each row has, and in which columns.
+//!
+//! | kind | rows have | columns lie |
+//! |---|---|---|
+//! | uniform | half to one and a half times as many as at the mean | anywhere |
+//! | banded | as many as at the mean, or one more | beside the diagonal, in twice as many places |
+//! | power law | the k-th largest about 1 / k of the largest, in any order | anywhere |
+//!
+//! Columns of a row rise, and none comes twice. All follows from the sizes: arrays of one problem fit each other without knowing each other.
+
+/// How elements are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// Rows of much the same length, columns anywhere.
+    Uniform,
+    /// Columns beside the diagonal.
+    Banded,
+    /// Few long rows and many short ones.
+    PowerLaw,
+}
+
+impl Spread {
+    /// Names of all, in variants.
+    pub(crate) const NAMES: [&'static str; 3] = ["uniform", "banded", "power_law"];
+
+    /// The spread of a name; uniform where it is no other's.
+    pub(crate) fn of(name: &str) -> Spread {
+        match name {
+            "banded" => Spread::Banded,
+            "power_law" => Spread::PowerLaw,
+            _ => Spread::Uniform,
+        }
+    }
+}
+
+/// The places of a matrix's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub columns: usize,
+    /// Elements: no more than there are places.
+    pub elements: usize,
+    /// How they are spread.
+    pub spread: Spread,
+}
+
+/// 64 bits for a number: every bit of it reaches every bit of them.
+fn mixed(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A number from 0 to 1 for a number.
+fn unit(number: u64) -> f64 {
+    (mixed(number) >> 11) as f64 * 0.5f64.powi(53)
+}
+
+impl Pattern {
+    /// Elements of each row.
+    fn counts(&self) -> Vec<usize> {
+        let weight = |row: usize| match self.spread {
+            Spread::Uniform => 0.5 + unit(row as u64),
+            Spread::Banded => 1.0,
+            Spread::PowerLaw => 1.0 / unit(row as u64).max(0.5 / self.rows as f64),
+        };
+        let total: f64 = (0..self.rows).map(weight).sum();
+        let share = |row| (self.elements as f64 * weight(row) / total) as usize;
+        let mut counts: Vec<usize> = (0..self.rows).map(|row| share(row).min(self.columns)).collect();
+        // What rounding and full rows left goes to rows that have room, from the first on.
+        let mut left = self.elements.saturating_sub(counts.iter().sum());
+        while left > 0 && counts.iter().any(|&count| count < self.columns) {
+            let each = left.div_ceil(self.rows);
+            for count in &mut counts {
+                let more = each.min(self.columns - *count).min(left);
+                *count += more;
+                left -= more;
+            }
+        }
+        counts
+    }
+
+    /// Where each row begins, and where the last one ends.
+    pub fn row_offsets(&self) -> Vec<i32> {
+        let mut offsets = vec![0];
+        let mut end = 0;
+        offsets.extend(self.counts().into_iter().map(|count| {
+            end += count;
+            end as i32
+        }));
+        offsets
+    }
+
+    /// The column of each element, row by row: each from a part of the row of its own.
+    pub fn columns(&self) -> Vec<i32> {
+        let mut columns = Vec::with_capacity(self.elements);
+        for (row, count) in self.counts().into_iter().enumerate() {
+            let width = match self.spread {
+                Spread::Banded => (2 * count).min(self.columns),
+                Spread::Uniform | Spread::PowerLaw => self.columns,
+            };
+            let middle = row * self.columns / self.rows;
+            let first = if width == self.columns { 0 } else { middle.saturating_sub(width / 2).min(self.columns - width) };
+            columns.extend((0..count).map(|at| {
+                let [low, high] = [at, at + 1].map(|at| at * width / count);
+                let number = mixed(columns_seed(row, at));
+                (first + low + (number % (high - low) as u64) as usize) as i32
+            }));
+        }
+        columns
+    }
+
+    /// The row of each element.
+    pub fn rows(&self) -> Vec<i32> {
+        let rows = self.counts().into_iter().enumerate();
+        rows.flat_map(|(row, count)| std::iter::repeat_n(row as i32, count)).collect()
+    }
+}
+
+fn columns_seed(row: usize, at: usize) -> u64 {
+    (row as u64) << 32 | at as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_their_elements_in_columns_that_rise() {
+        for spread in Spread::NAMES.map(Spread::of) {
+            for (rows, columns, elements) in
+                [(1, 1, 0), (1, 1, 1), (7, 5, 35), (100, 30, 1000), (1000, 4000, 20_000), (9, 100, 3)]
+            {
+                let pattern = Pattern { rows, columns, elements, spread };
+                let (offsets, of_elements) = (pattern.row_offsets(), pattern.columns());
+                assert_eq!(
+                    (offsets.len(), offsets[rows] as usize, of_elements.len()),
+                    (rows + 1, elements, elements),
+                    "{pattern:?}"
+                );
+                for row in 0..rows {
+                    let own = &of_elements[offsets[row] as usize..offsets[row + 1] as usize];
+                    assert!(own.windows(2).all(|pair| pair[0] < pair[1]), "{pattern:?}: {own:?}");
+                    assert!(own.iter().all(|&column| (0..columns as i32).contains(&column)));
+                }
+                assert!(pattern.rows().windows(2).all(|pair| pair[0] <= pair[1]));
+            }
+        }
+    }
+
+    #[test]
+    fn a_power_law_has_long_rows() {
+        let longest = |spread| {
+            let offsets = Pattern { rows: 1000, columns: 100_000, elements: 20_000, spread }.row_offsets();
+            offsets.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap()
+        };
+        assert!(longest(Spread::Uniform) < 40 && longest(Spread::Banded) <= 21 && longest(Spread::PowerLaw) > 400);
+    }
+}

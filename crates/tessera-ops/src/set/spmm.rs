@@ -1,0 +1,188 @@
+//! A sparse matrix in CSR form times a dense one.
+
+use std::ops::Range;
+
+use tessera_types::{DType, ErrorModel, Policy};
+
+use super::sparse::{self, Parts, Rows};
+use crate::draw::Draw;
+use crate::element::{storable, underflow};
+use crate::operator::{
+    Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, Rung, TensorSpec, Unsupported,
+};
+use crate::problem::Problem;
+use crate::set::rows;
+use crate::signature::{Calls, Operand, Signature};
+use crate::work::{Metric, Work, packed_bytes};
+
+pub(crate) static SPMM: Operator = Operator {
+    name: "spmm",
+    about: "a sparse matrix in CSR form times a dense one",
+    file: sparse::FILE.name,
+    source: sparse::FILE.text,
+    precisions: &["fp32", "fp16", "bf16"],
+    further_precisions: &["fp64"],
+    suite: Vec::new,
+    further_suite,
+    quick: || {
+        SPMM.precisions
+            .iter()
+            .map(|&precision| (sparse::problem([1 << 12, 1 << 12, 1 << 16], &[("k", 64)], "uniform"), precision))
+            .collect()
+    },
+    edges: sparse::with_columns,
+    draw,
+    calls: Calls {
+        variants: &[""],
+        default: Some(""),
+        signature: |_| {
+            let inputs = &[
+                Operand("values", "elements"),
+                Operand("columns", "elements"),
+                Operand("row_offsets", "bounds"),
+                Operand("B", "n k"),
+            ];
+            Signature::new(inputs, &[Operand("C", "m k")]).types(sparse::TYPES).bounds("row_offsets", "columns")
+        },
+        problem: |sizes| {
+            let [m, n, elements, bounds, k] = ["m", "n", "elements", "bounds", "k"].map(|name| sizes.get(name));
+            if bounds != m + 1 {
+                return Err(Unsupported(format!("`C` has {m} rows, of which `row_offsets` has {} bounds, not {bounds}", m + 1)));
+            }
+            Ok(sparse::problem([m, n, elements], &[("k", k)], ""))
+        },
+    },
+    numbers: &[],
+    plan,
+    ways: None,
+    gradient: None,
+    ladder: &[Rung {
+        name: "rows",
+        about: "a row of the result at a time by some threads, whatever the length of the matrix's row",
+        plan: |problem, policy, machine| plan_as(problem, policy, machine, false),
+    }],
+};
+
+/// Elements from which on threads take equal parts, and items of a part: more where there are parts enough for all.
+const MERGED: usize = 1 << 13;
+const LEAST: usize = 128;
+const MOST: usize = 1024;
+/// Parts for each group of threads that the device holds at once.
+const ROUNDS: usize = 4;
+
+fn further_suite() -> Vec<Problem> {
+    let large = [[1 << 18, 1 << 18, 1 << 22], [1 << 16, 1 << 16, 1 << 22], [1 << 13, 1 << 13, 3_355_443]];
+    [32, 128].iter().flat_map(|&k| sparse::of_each(&large, &[("k", k)])).collect()
+}
+
+fn draw(draw: &mut Draw<'_>) -> Problem {
+    let (sizes, spread) = sparse::drawn(draw);
+    let rows = sizes[0].max(sizes[1]).max(sizes[2] / 8);
+    let k = draw.extent((draw.elements() / rows).clamp(1, 512));
+    sparse::problem(sizes, &[("k", k)], spread)
+}
+
+fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+    let merged = matches!(machine, Machine::Gpu(_)) && problem.get("elements") as usize >= MERGED;
+    plan_as(problem, policy, machine, merged)
+}
+
+fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) -> Result<Plan, Unsupported> {
+    let (storage, acc) = rows::storage(policy, "spmm")?;
+    if storage.bits() < 16 {
+        return Err(Unsupported(format!("spmm takes floats of 16, 32 and 64 bits, not `{policy}`")));
+    }
+    let pattern = sparse::pattern(problem)?;
+    let k = problem.get("k") as usize;
+    let mut tensors = Vec::from(sparse::tensors(pattern, storage));
+    tensors.push(TensorSpec::new("B", storage, [pattern.columns, k], Role::Input));
+    tensors.push(TensorSpec::new("C", storage, [pattern.rows, k], Role::Output));
+    const ARRAYS: [&str; 5] = ["values", "columns", "row_offsets", "B", "C"];
+    let most = sparse::VECTOR_BITS / storage.bits() as usize;
+    let vector = (0..=most.ilog2()).rev().map(|bit| 1 << bit).find(|vector| k % vector == 0).unwrap_or(1);
+    let lanes = match machine {
+        Machine::Cpu => 1,
+        Machine::Gpu(_) => k.div_ceil(vector).clamp(1, 32).next_power_of_two(),
+    };
+    let across = k.div_ceil(vector * lanes);
+    let grid = |items: usize| -> Result<[u32; 3], Unsupported> {
+        let [blocks, ..] = rows::grid(items * lanes, sparse::THREADS)?;
+        Ok([blocks, across as u32, 1])
+    };
+    let shape = [("ACC", Argument::Type(acc)), ("LANES", Argument::Int(lanes as i64)), ("VECTOR", Argument::Int(vector as i64))];
+    let launches = if merged {
+        let wanted = (pattern.rows + pattern.elements) * lanes * across / (sparse::RESIDENT * ROUNDS);
+        let parts = Parts::of(pattern, wanted.next_power_of_two().clamp(LEAST, MOST));
+        tensors.extend(parts.tensors(pattern, acc, &[k]));
+        let mut merge = sparse::named(&tensors, &ARRAYS);
+        merge.extend(sparse::named(&tensors, &["starts", "heads", "tails"]));
+        merge.extend(shape);
+        merge.push(("PART", Argument::Int(parts.size as i64)));
+        let mut join = sparse::named(&tensors, &["starts", "heads", "tails", "C"]);
+        join.push(shape[0]);
+        let [blocks, ..] = rows::grid(parts.count, 1)?;
+        vec![
+            parts.launch(&tensors)?,
+            LaunchSpec::new("spmm_merge", merge, grid(parts.count)?),
+            LaunchSpec::new("spmm_join", join, [blocks, k.div_ceil(sparse::THREADS) as u32, 1]),
+        ]
+    } else {
+        let mut arguments = sparse::named(&tensors, &ARRAYS);
+        arguments.extend(shape);
+        vec![LaunchSpec::new("spmm_rows", arguments, grid(pattern.rows)?)]
+    };
+    let elements = pattern.elements as u64;
+    Ok(Plan {
+        tensors,
+        launches,
+        outputs: vec![OutputRows { tensor: 4, rows: pattern.rows, row_len: k, exact: false }],
+        work: Work {
+            read_bytes: packed_bytes(storage, elements + (pattern.columns * k) as u64) + 4 * (elements + pattern.rows as u64 + 1),
+            write_bytes: packed_bytes(storage, (pattern.rows * k) as u64),
+            flops: 2 * elements * k as u64,
+            compute: None,
+            metric: Metric::Compute,
+            formula: "2k operations an element; elements, columns, offsets and B read once, C written once",
+        },
+        exact_lane: true,
+        reference: Box::new(Product { k, storage, acc }),
+    })
+}
+
+struct Product {
+    k: usize,
+    storage: DType,
+    acc: DType,
+}
+
+impl Reference for Product {
+    fn rows(&self, inputs: &dyn Inputs, _output: usize, rows: Range<usize>, expected: Expected<'_>) {
+        let Expected::Bounded { want, bound } = expected else { return };
+        let model = ErrorModel { floor: underflow(self.storage), ..ErrorModel::nearest(self.storage, self.acc) };
+        let matrix = Rows::read(inputs, Some(0), [1, 2], rows.clone());
+        let mut line = vec![0.0; self.k];
+        let mut lost = vec![0.0; self.k];
+        for ((row, want), bound) in rows.zip(want.chunks_mut(self.k)).zip(bound.chunks_mut(self.k)) {
+            want.fill(0.0);
+            bound.fill(0.0);
+            lost.fill(0.0);
+            let terms = matrix.row(row).len();
+            for (column, value) in matrix.row(row) {
+                inputs.numbers(3, column * self.k, &mut line);
+                // What judges sums in 64 bits keeps what they lose (Neumaier, 1974).
+                for (((want, magnitude), lost), b) in want.iter_mut().zip(bound.iter_mut()).zip(&mut lost).zip(&line) {
+                    let term = value * b;
+                    let next = *want + term;
+                    *lost += if want.abs() >= term.abs() { (*want - next) + term } else { (term - next) + *want };
+                    *want = next;
+                    *magnitude += term.abs();
+                }
+            }
+            for ((want, bound), lost) in want.iter_mut().zip(bound).zip(&lost) {
+                let exact = *want + lost;
+                *bound = model.contraction(exact, *bound, terms);
+                *want = storable(self.storage, exact);
+            }
+        }
+    }
+}
