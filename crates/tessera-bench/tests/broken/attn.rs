@@ -13,16 +13,17 @@ const PAGES: &[(&str, u64)] = &[("batch", 6), ("heads", 6), ("group", 3), ("page
 /// Rows of more than one tile of columns.
 const ROWS: &[(&str, u64)] = &[("tokens", 9), ("k", 4), ("dim", 4100)];
 
-/// Logarithms so small that weights of keys that are not there are no numbers.
+/// Scores so small that a key of zeros, as one that is not there has, would weigh more than there are numbers.
 fn steep(mut plan: Plan) -> Plan {
-    plan.tensors
-        .iter_mut()
-        .filter(|tensor| tensor.name == "lse")
-        .for_each(|tensor| tensor.fill = Fill::Normal { mean: -95.0, sd: 0.5 });
-    plan.tensors
-        .iter_mut()
-        .filter(|tensor| tensor.name == "Q")
-        .for_each(|tensor| tensor.fill = Fill::Normal { mean: 0.0, sd: 1e-3 });
+    for tensor in &mut plan.tensors {
+        let mean = match tensor.name {
+            "Q" => -3.45,
+            "K" => 3.45,
+            "lse" => -90.0,
+            _ => continue,
+        };
+        tensor.fill = Fill::Normal { mean, sd: 0.05 };
+    }
     plan
 }
 
@@ -133,7 +134,7 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("biases begin one key later", &[("key - (length - 1)", "key - length + 2")]),
+            edit("biases grow towards the past", &[("key - (length - 1)", "(length - 1) - key")]),
             edit(
                 "all groups have the first one's slopes",
                 &[("of_heads = slopes.slice(axis=0, start=shared * GROUP,", "of_heads = slopes.slice(axis=0, start=0,")],
@@ -240,7 +241,7 @@ pub(super) const CASES: &[Case] = &[
                     "ct.load(ids, (ct.bid(0),), (TILE,), padding_mode=ZERO)",
                 )],
             ),
-            edit("blocks begin with the expert", &[(" - here + carry)", " - here)")]),
+            edit("blocks begin behind their own slots", &[(" - here + carry)", " + carry)")]),
             edit("offsets are ends", &[("(0,), end)", "(0,), end - total)")]),
             relaunch("the last block has no places", |plan| plan.launches[2].grid[0] -= 1),
         ],
