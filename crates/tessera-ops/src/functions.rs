@@ -13,26 +13,24 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod mat;
+mod attention;
+mod convolution;
+mod elementwise;
+mod rows;
 mod sparse;
-
-pub use mat::{Channels, Window, conv2d, conv2d_backward};
-pub use sparse::*;
-mod attn;
-mod elem;
 
 use tessera_runtime::Tensor;
 use tessera_types::Policy;
 
-pub use attn::{
-    Attended, Normalised, Pages, Scores, attention_backward, attention_decode, attention_lse, embedding, embedding_backward,
-    kv_append, moe_combine, moe_gate, moe_permute, moe_sort,
-};
-pub use elem::*;
-
 use crate::call::{Call, CallError};
 use crate::operator::Operator;
 use crate::set;
+
+pub use attention::*;
+pub use convolution::*;
+pub use elementwise::*;
+pub use rows::*;
+pub use sparse::*;
 
 /// Which keys a query sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,19 @@ use tessera_ops::{Machine, OPERATORS, Problem, Role};
 use tessera_types::Policy;
 
 #[test]
+fn operators_have_names_of_their_own() {
+    let mut names: Vec<&str> = OPERATORS.iter().map(|operator| operator.name).collect();
+    names.sort_unstable();
+    let doubled: Vec<&str> = names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+    assert!(doubled.is_empty(), "{doubled:?}");
+    // A gradient is called by what it is the gradient of, where it is of one alone.
+    for operator in OPERATORS {
+        let Some(gradient) = operator.gradient else { continue };
+        assert!(tessera_ops::find(gradient.name).is_some(), "{} is not listed", gradient.name);
+    }
+}
+
+#[test]
 fn the_seed_suite_has_its_862_shapes() {
     let counts = OPERATORS.iter().map(|op| (op.name, (op.suite)().len()));
     let counts: Vec<(&str, usize)> = counts.filter(|(_, count)| *count > 0).collect();

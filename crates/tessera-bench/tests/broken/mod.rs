@@ -3,6 +3,7 @@
 mod attention;
 mod attn;
 mod bandwidth;
+mod channels;
 mod elem;
 mod gemm;
 mod grouped;
@@ -11,6 +12,8 @@ mod linear;
 pub(crate) mod mat;
 mod permute;
 mod quantised;
+mod row_gradients;
+mod row_order;
 mod rows;
 mod sparse;
 mod vector;
@@ -31,6 +34,9 @@ pub(crate) const CASES: &[&[Case]] = &[
     vector::CASES,
     histogram::CASES,
     rows::CASES,
+    channels::CASES,
+    row_gradients::CASES,
+    row_order::CASES,
     bandwidth::CASES,
     sparse::CASES,
     elem::CASES,

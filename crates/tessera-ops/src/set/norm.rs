@@ -177,7 +177,7 @@ impl Reference for Normalised {
     }
 }
 
-fn problem(batch: u64, sequence: u64, hidden: u64) -> Problem {
+pub(crate) fn problem(batch: u64, sequence: u64, hidden: u64) -> Problem {
     Problem::new(&[("batch", batch), ("sequence", sequence), ("hidden", hidden)], "")
 }
 
