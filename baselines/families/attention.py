@@ -3,16 +3,30 @@ import torch
 
 
 def attention_backward(request, t):
-    """FlashAttention-3's backward pass where its wheel has one, else PyTorch's choice (cuDNN's or FlashAttention-2's)."""
+    """The backward passes of cuDNN's attention, else of FlashAttention-2's, by ATen, from the same O and logarithms."""
     causal = request["variant"] == "causal"
-    q, k, v = (t[name].detach().requires_grad_() for name in ("Q", "K", "V"))
-    if causal and q.shape[2] != k.shape[2]:
-        raise NotImplementedError("a causal mask that ends with the last key")
-    # The gate fills O and lse at random, and a library computes them itself: only the time can be compared, and the work of the forward pass is not in it.
-    attend = torch.nn.functional.scaled_dot_product_attention
-    o = attend(q, k, v, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1])
-    cotangent = t["dO"]
-    return lambda: torch.autograd.grad(o, (q, k, v), cotangent, retain_graph=True)
+    q, k, v, o, lse, cotangent = (t[name] for name in ("Q", "K", "V", "O", "lse", "dO"))
+    if q.shape[1] != k.shape[1] or q.shape[2] != k.shape[2]:
+        raise NotImplementedError("heads in groups, or other numbers of queries than of keys")
+    length = q.shape[2]
+    nothing = torch.zeros((), dtype=torch.int64, device=q.device)
+    aten = torch.ops.aten
+
+    def cudnn():
+        return aten._scaled_dot_product_cudnn_attention_backward(
+            cotangent, q, k, v, o, lse.unsqueeze(-1), nothing, nothing, None, None, None, length, length, 0.0, causal)
+
+    def flash():
+        return aten._scaled_dot_product_flash_attention_backward(
+            cotangent, q, k, v, o, lse, None, None, length, length, 0.0, causal, nothing, nothing)
+    for work in (cudnn, flash):
+        try:
+            work()
+        except (RuntimeError, TypeError):
+            continue
+        work.into = [t["dQ"], t["dK"], t["dV"]]
+        return work
+    raise NotImplementedError("neither cuDNN nor FlashAttention takes these arrays")
 
 
 def attention_lse(request, t):
@@ -28,4 +42,68 @@ def attention_lse(request, t):
     return work
 
 
-OPERATORS = {"attention_backward": attention_backward, "attention_lse": attention_lse}
+def embedding(request, t):
+    table, ids, y = t["table"], t["ids"], t["y"]
+    return lambda: torch.index_select(table, 0, ids, out=y)
+
+
+def embedding_backward(request, t):
+    dy, ids, dtable = t["dy"], t["ids"], t["dtable"]
+
+    def work():
+        return torch.ops.aten.embedding_dense_backward(dy, ids, dtable.shape[0], -1, False)
+    work.into = dtable
+    return work
+
+
+def kv_append(request, t):
+    slots = t["slots"].long()
+
+    def work():
+        t["k_cache"].index_copy_(0, slots, t["k"])
+        t["v_cache"].index_copy_(0, slots, t["v"])
+    return work
+
+
+def moe_gate(request, t):
+    logits, k = t["logits"], t["weights"].shape[1]
+    renormalised = request["variant"] == "renormalised"
+
+    def work():
+        weights, ids = torch.topk(torch.softmax(logits.float(), -1), k)
+        if renormalised:
+            weights = weights / weights.sum(-1, keepdim=True)
+        return weights, ids.int()
+    work.into = [t["weights"], t["ids"]]
+    return work
+
+
+def moe_sort(request, t):
+    ids, experts = t["ids"], t["offsets"].shape[0] - 1
+
+    def work():
+        order = torch.argsort(ids, stable=True)
+        place = torch.empty_like(order)
+        place[order] = torch.arange(order.shape[0], device=order.device)
+        bounds = torch.nn.functional.pad(torch.bincount(ids, minlength=experts).cumsum(0), (1, 0))
+        return bounds.int(), place.int()
+    work.into = [t["offsets"], t["place"]]
+    return work
+
+
+def moe_permute(request, t):
+    x, y, place = t["x"], t["y"], t["place"].long()
+    tokens = torch.arange(x.shape[0], device=x.device).repeat_interleave(y.shape[0] // x.shape[0])
+    return lambda: y.index_copy_(0, place, x[tokens])
+
+
+def moe_combine(request, t):
+    y, out, place = t["y"], t["out"], t["place"].long()
+    weights = t["weights"].view(out.shape[0], -1, 1)
+    return lambda: out.copy_((y[place].view(out.shape[0], -1, out.shape[1]) * weights).sum(1))
+
+
+OPERATORS = {
+    "attention_backward": attention_backward, "attention_lse": attention_lse, "embedding": embedding, "embedding_backward": embedding_backward,
+    "kv_append": kv_append, "moe_gate": moe_gate, "moe_sort": moe_sort, "moe_permute": moe_permute, "moe_combine": moe_combine,
+}

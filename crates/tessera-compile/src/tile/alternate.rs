@@ -76,7 +76,9 @@ fn in_flight(func: &Func, block: Block) -> Option<Products> {
         OpKind::Tile(TileOp::WgmmaWait { pending }) => Some(pending),
         _ => None,
     };
-    let wait = ops.iter().position(|op| waits(op).is_some_and(|pending| pending > 0))?;
+    // A turn that went on behind a wait would hold the other groups up while this one works.
+    let wait = ops.iter().position(|op| waits(op).is_some())?;
+    waits(&ops[wait]).filter(|&pending| pending > 0)?;
     let is_product = |op: &&Op| matches!(func.ops[**op].kind, OpKind::Tile(TileOp::Wgmma { .. }));
     let (first, last) = (ops[..wait].iter().find(is_product)?, ops[..wait].iter().rev().find(is_product)?);
     Some(Products { block, first: *first, last: *last })
