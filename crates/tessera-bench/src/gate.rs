@@ -492,8 +492,8 @@ fn compare(subject: &dyn Subject, tally: &mut Tally, tolerance: Option<Allowance
                     bound.resize(n, 0.0);
                     subject.expect_sampled(index, &rows, Expected::Values { want: &mut want, bound: &mut bound })?;
                     for i in 0..n {
-                        if let Some(allowance) = tolerance {
-                            bound[i] = allowance.of(output.dtype, want[i]);
+                        if let Some(allowed) = tolerance.and_then(|allowance| allowance.of(output.dtype, want[i])) {
+                            bound[i] = allowed;
                         }
                         tally.element(output, places[i], (output.decode)(codes[i]), want[i], bound[i]);
                     }

@@ -92,9 +92,10 @@ impl Small {
     /// The shape of an array as callers have it: where all but the open axes are extents of the problem, those, else the plan's.
     fn shape(&self, operand: Operand) -> Vec<usize> {
         let spec = self.spec(operand.name());
+        let (_, signature) = self.operator.signature(Some(self.variant)).expect("a variant");
         let extent = |axis: &str| {
             let own = self.problem.extents.iter().find(|(name, _)| *name == axis).map(|(_, extent)| *extent as usize);
-            own.or_else(|| axis.parse().ok())
+            own.or_else(|| signature.following(axis, &self.problem)).or_else(|| axis.parse().ok())
         };
         let is_open = |axis: &&str| axis.starts_with("..");
         let Some(named) = operand.axes().filter(|axis| !is_open(axis)).map(extent).collect::<Option<Vec<usize>>>() else {

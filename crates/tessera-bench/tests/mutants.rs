@@ -4,47 +4,63 @@
 //! that stops earlier says nothing of the gate.
 
 use tessera_bench::{GateOptions, GateReport, PlanSubject, check};
-use tessera_ops::{Machine, Plan, Problem};
+use tessera_ops::{KernelFile, Machine, Plan, Problem};
 use tessera_runtime::{CompileOptions, Device};
 
-use crate::broken::{CASES, Case, Mutant};
+use crate::broken::{CASES, Case, Mutant, mat::RUNGS};
 
 const OPTIONS: GateOptions = GateOptions { seeds: 1, suite_seed: 7, tolerance: None };
 
 /// The text with every occurrence of each pattern replaced; a pattern that is not there is a mistake of the table.
-fn replaced(text: &str, replacements: &[(&str, &str)], what: &str) -> String {
-    replacements.iter().fold(text.to_string(), |text, (from, to)| {
-        assert!(text.contains(from), "{what}: the kernels have no `{from}`");
-        text.replace(from, to)
+fn replaced(text: &str, replacements: &[(&str, &str)], what: &str) -> Result<String, String> {
+    replacements.iter().try_fold(text.to_string(), |text, (from, to)| {
+        if text.contains(from) { Ok(text.replace(from, to)) } else { Err(format!("{what}: the kernels have no `{from}`")) }
     })
 }
 
-fn gate(case: &Case, mutant: Option<&Mutant>) -> GateReport {
+/// What the gate says of a case of an operator, or of a rung of its ladder; or why the case does not run.
+fn gate(case: &Case, rung: Option<&str>, mutant: Option<&Mutant>) -> Result<GateReport, String> {
     let what = format!("{} {} {}: {}", case.operator, case.variant, case.policy, mutant.map_or("as it is", |m| m.what));
     let operator = tessera_ops::find(case.operator).expect("an operator of the library");
     let problem = Problem::new(case.extents, case.variant);
     let policy = case.policy.parse().expect("a policy of the grammar");
-    let mut plan: Plan = (case.data)(operator.plan(&problem, policy, Machine::Cpu).expect("a plan"));
-    let mut text = replaced(operator.source, case.text, &what);
+    let own = match rung {
+        Some(name) => operator.plan_on(operator.rung(name).expect("a rung of the ladder"), &problem, policy, Machine::Cpu),
+        None => operator.plan(&problem, policy, Machine::Cpu),
+    };
+    let mut plan: Plan = (case.data)(own.expect("a plan"));
+    let own = KernelFile { name: operator.file, text: operator.source };
+    let file = rung.and(plan.launches[0].file).unwrap_or(own);
+    let mut text = replaced(file.text, case.text, &what)?;
     if let Some(mutant) = mutant {
-        text = replaced(&text, mutant.text, &what);
+        text = replaced(&text, mutant.text, &what)?;
         (mutant.launch)(&mut plan);
     }
-    let subject = PlanSubject::build(plan, (operator.file, &text), &CompileOptions::default(), &Device::Cpu);
-    let mut subject = subject.unwrap_or_else(|fault| panic!("{what}: {fault:?}"));
-    check(&mut subject, OPTIONS).unwrap_or_else(|fault| panic!("{what}: {fault:?}"))
+    let subject = PlanSubject::build(plan, (file.name, &text), &CompileOptions::default(), &Device::Cpu);
+    let fault = |fault| format!("{what}: {fault:?}");
+    check(&mut subject.map_err(fault)?, OPTIONS).map_err(fault)
 }
 
 #[test]
 fn broken_kernels_are_rejected_and_right_ones_pass() {
     let (mut caught, mut wrong) = (0, Vec::new());
-    for case in CASES.iter().flat_map(|group| group.iter()) {
-        let report = gate(case, None);
-        if !report.passed() {
-            wrong.push(format!("{} {} {}: rejected as it is: {:?}", case.operator, case.variant, case.policy, report.reason));
+    let rungs = RUNGS.iter().map(|(rung, case)| (Some(*rung), case));
+    for (rung, case) in CASES.iter().flat_map(|group| group.iter()).map(|case| (None, case)).chain(rungs) {
+        match gate(case, rung, None) {
+            Ok(report) if report.passed() => {}
+            Ok(report) => {
+                wrong.push(format!("{} {} {}: rejected as it is: {:?}", case.operator, case.variant, case.policy, report.reason));
+            }
+            Err(fault) => wrong.push(fault),
         }
         for mutant in case.mutants {
-            let report = gate(case, Some(mutant));
+            let report = match gate(case, rung, Some(mutant)) {
+                Ok(report) => report,
+                Err(fault) => {
+                    wrong.push(fault);
+                    continue;
+                }
+            };
             if report.passed() {
                 wrong.push(format!("{} {} {}: `{}` passes", case.operator, case.variant, case.policy, mutant.what));
                 continue;

@@ -47,6 +47,7 @@ fn jobs() -> BTreeMap<String, Job> {
                             Argument::Float(value) => scalar(DType::F32, ConstValue::Float(*value)),
                             Argument::Bool(value) => scalar(DType::B1, ConstValue::Bool(*value)),
                             Argument::Type(dtype) => ArgType::Const(ConstValue::DType(*dtype)),
+                            Argument::Word(word) => ArgType::Const(ConstValue::Str(word.to_string())),
                         };
                         (name.to_string(), ty)
                     })

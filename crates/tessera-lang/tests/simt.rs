@@ -123,6 +123,17 @@ fn threads_a_block_follow_the_rule() {
         checked(plain, &[array("x", DType::F32, 1)], &options).map(|kernel| kernel.threads).map_err(|d| d[0].id)
     };
     assert_eq!((own(None), own(Some(96)), own(Some(2048))), (Ok(128), Ok(96), Err("block-size-clash")));
+    // The decorator's number stands where nobody else has one; what threads do by themselves is not asked of the compiler.
+    let decorated = |option: &str, block| {
+        let source = plain.replacen("kernel", &format!("kernel({option})"), 1);
+        let options = LowerOptions { block, ..LowerOptions::default() };
+        checked(&source, &[array("x", DType::F32, 1)], &options)
+            .map(|kernel| (kernel.threads, kernel.occupancy))
+            .map_err(|d| d[0].id)
+    };
+    assert_eq!(decorated("num_warps=8", None), Ok((256, None)));
+    assert_eq!(decorated("num_warps=8, occupancy=2", Some(64)), Ok((64, Some(2))));
+    assert_eq!(decorated("num_stages=3", None), Err("kernel-option"));
 }
 
 #[test]

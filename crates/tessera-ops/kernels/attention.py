@@ -8,6 +8,11 @@ LOG2_E = 1.4426950408889634
 NOTHING = -float("inf")
 
 
+def power(x):
+    """2 to the power of x; what is no normal number of 32 bits may be 0."""
+    return ct.exp2(x, flush_to_zero=x.dtype == ct.float32)
+
+
 def scores(q, K, batch, head, j, TN, D, ACC):
     k = ct.load(K, (batch, head, 0, j), (1, 1, D, TN), order=(0, 1, 3, 2), padding_mode=ct.PaddingMode.ZERO).reshape((D, TN))
     return ct.mma(q, k, ct.zeros((q.shape[0], TN), ACC))
@@ -17,19 +22,19 @@ def fold(s, V, batch, head, j, factor, m, l, acc, TN, D, SEEN=True):
     """The largest score, the sum and the result so far with another tile of keys. SEEN: every row sees a key in it or has seen one."""
     largest = ct.maximum(m, ct.max(s, axis=1, keepdims=True))
     shift = largest * factor if SEEN else ct.where(largest > NOTHING, largest * factor, 0.0)
-    p = ct.exp2(s * factor - shift, flush_to_zero=True)
-    alpha = ct.exp2(m * factor - shift, flush_to_zero=True)
+    p = power(s * factor - shift)
+    alpha = power(m * factor - shift)
     v = ct.load(V, (batch, head, j, 0), (1, 1, TN, D), padding_mode=ct.PaddingMode.ZERO).reshape((TN, D))
     l = l * alpha + ct.sum(p, axis=1, keepdims=True)
     return largest, l, ct.mma(p.astype(V.dtype), v, acc * alpha)
 
 
-def attention_tile(Q, K, V, O, scale, block, plane, HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC):
-    """A tile of one head's queries, with all keys that they see."""
+def attention_tile(Q, K, V, O, lse, scale, block, plane, HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC):
+    """A tile of one head's queries, with all keys that they see; the logarithms of the sums of exponentials, where `lse` is an array."""
     queries, keys = Q.shape[2], K.shape[2]
     batch, head = plane // HEADS, plane % HEADS
     shared = head // GROUP
-    factor = ct.astype(scale * LOG2_E, ACC)
+    factor = ct.astype(scale, ACC) * LOG2_E
     # Keys that a row sees, tiles that all rows see wholly, and tiles that the last one sees.
     seen, whole, end = keys, keys // TN, ct.cdiv(keys, TN)
     if CAUSAL:
@@ -49,26 +54,48 @@ def attention_tile(Q, K, V, O, scale, block, plane, HEADS, GROUP, TM, TN, D, CAU
         keep = ct.arange(TN, dtype=ct.int32)[None, :] < seen - j * TN
         m, l, acc = fold(ct.where(keep, s, NOTHING), V, batch, shared, j, factor, m, l, acc, TN, D)
     ct.store(O, (batch, head, block, 0), (acc * (1.0 / l)).astype(O.dtype).reshape((1, 1, TM, D)))
+    if lse is not None:
+        ct.store(lse, (batch, head, block), (m * ct.astype(scale, ACC) + ct.log(l)).reshape((1, 1, TM)))
+
+
+def attention_block(Q, K, V, O, lse, scale, HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC):
+    block = ct.bid(0)
+    if CAUSAL:
+        # The blocks with the most keys first.
+        block = ct.cdiv(Q.shape[2], TM) - 1 - block
+    attention_tile(Q, K, V, O, lse, scale, block, ct.bid(1), HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC)
+
+
+def attention_two(Q, K, V, O, lse, scale, HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC):
+    """A tile of queries that see many keys and one of queries that see few: all blocks have as much to do."""
+    blocks, first = ct.cdiv(Q.shape[2], TM), ct.bid(0)
+    for half in range(min(2, blocks - 2 * first)):
+        block = first if half == 1 else blocks - 1 - first
+        attention_tile(Q, K, V, O, lse, scale, block, ct.bid(1), HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC)
 
 
 @tessera.kernel
 def attention(Q, K, V, O, scale: float, HEADS: ct.Constant[int], GROUP: ct.Constant[int], TM: ct.Constant[int], TN: ct.Constant[int],
               D: ct.Constant[int], CAUSAL: ct.Constant[bool], APART: ct.Constant[bool], ACC: ct.Constant):
-    block = ct.bid(0)
-    if CAUSAL:
-        # The blocks with the most keys first.
-        block = ct.cdiv(Q.shape[2], TM) - 1 - block
-    attention_tile(Q, K, V, O, scale, block, ct.bid(1), HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC)
+    attention_block(Q, K, V, O, None, scale, HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC)
 
 
 @tessera.kernel
 def attention_pairs(Q, K, V, O, scale: float, HEADS: ct.Constant[int], GROUP: ct.Constant[int], TM: ct.Constant[int], TN: ct.Constant[int],
                     D: ct.Constant[int], CAUSAL: ct.Constant[bool], APART: ct.Constant[bool], ACC: ct.Constant):
-    """A tile of queries that see many keys and one of queries that see few: all blocks have as much to do."""
-    blocks, first = ct.cdiv(Q.shape[2], TM), ct.bid(0)
-    for half in range(min(2, blocks - 2 * first)):
-        block = first if half == 1 else blocks - 1 - first
-        attention_tile(Q, K, V, O, scale, block, ct.bid(1), HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC)
+    attention_two(Q, K, V, O, None, scale, HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC)
+
+
+@tessera.kernel
+def attention_lse(Q, K, V, O, lse, scale: float, HEADS: ct.Constant[int], GROUP: ct.Constant[int], TM: ct.Constant[int],
+                  TN: ct.Constant[int], D: ct.Constant[int], CAUSAL: ct.Constant[bool], APART: ct.Constant[bool], ACC: ct.Constant):
+    attention_block(Q, K, V, O, lse, scale, HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC)
+
+
+@tessera.kernel
+def attention_lse_pairs(Q, K, V, O, lse, scale: float, HEADS: ct.Constant[int], GROUP: ct.Constant[int], TM: ct.Constant[int],
+                        TN: ct.Constant[int], D: ct.Constant[int], CAUSAL: ct.Constant[bool], APART: ct.Constant[bool], ACC: ct.Constant):
+    attention_two(Q, K, V, O, lse, scale, HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC)
 
 
 def attend(Q, K, V, plane, first, last, factor, SHARED, GROUP, TG, TQ, TN, D, CAUSAL, ACC):
@@ -103,7 +130,7 @@ def few_queries(Q, K, V, O, scale: float, SHARED: ct.Constant[int], GROUP: ct.Co
                 TQ: ct.Constant[int], TN: ct.Constant[int], D: ct.Constant[int], CAUSAL: ct.Constant[bool], ACC: ct.Constant):
     """Attention of few queries: a block takes all heads that share one of K and V, which are read once."""
     plane = ct.bid(0)
-    factor = ct.astype(scale * LOG2_E, ACC)
+    factor = ct.astype(scale, ACC) * LOG2_E
     _, l, acc = attend(Q, K, V, plane, 0, ct.cdiv(K.shape[2], TN), factor, SHARED, GROUP, TG, TQ, TN, D, CAUSAL, ACC)
     shared = plane % SHARED
     heads = O.slice(axis=1, start=shared * GROUP, stop=(shared + 1) * GROUP)
@@ -116,7 +143,7 @@ def few_queries_split(Q, K, V, largest, totals, results, scale: float, tiles: in
                       CAUSAL: ct.Constant[bool], ACC: ct.Constant):
     """The same with keys split over blocks, `tiles` tiles each. largest, totals: (batch heads) x queries x splits; results: that x D."""
     plane, split = ct.bid(0), ct.bid(1)
-    factor = ct.astype(scale * LOG2_E, ACC)
+    factor = ct.astype(scale, ACC) * LOG2_E
     first = split * tiles
     last = min(first + tiles, ct.cdiv(K.shape[2], TN))
     m, l, acc = attend(Q, K, V, plane, first, last, factor, SHARED, GROUP, TG, TQ, TN, D, CAUSAL, ACC)
@@ -130,7 +157,7 @@ def few_queries_split(Q, K, V, largest, totals, results, scale: float, tiles: in
 def merge_splits(largest, totals, results, O, scale: float, HEADS: ct.Constant[int], SPLITS: ct.Constant[int], D: ct.Constant[int]):
     """One row of O from what `few_queries_split` has left of its splits, SPLITS at most. A split without a key for the row has the weight 0."""
     row, query = ct.bid(0), ct.bid(1)
-    factor = ct.astype(scale * LOG2_E, results.dtype)
+    factor = ct.astype(scale, results.dtype) * LOG2_E
     m = ct.load(largest, (row, query, 0), (1, 1, SPLITS), padding_mode=ct.PaddingMode.NEG_INF).reshape((SPLITS, 1))
     l = ct.load(totals, (row, query, 0), (1, 1, SPLITS), padding_mode=ct.PaddingMode.ZERO).reshape((SPLITS, 1))
     acc = ct.load(results, (row, query, 0, 0), (1, 1, SPLITS, D), padding_mode=ct.PaddingMode.ZERO).reshape((SPLITS, D))

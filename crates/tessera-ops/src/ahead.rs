@@ -90,6 +90,8 @@ fn fixed(plan: &Plan, launch: &LaunchSpec, variant: &Variant) -> Fixed {
             Argument::Float(value) => Constant::Float(value),
             Argument::Bool(value) => Constant::Bool(value),
             Argument::Type(value) => Constant::Type(value),
+            // Part of the code in every kernel.
+            Argument::Word(_) => continue,
         };
         // The others are part of the code.
         if variant.interface.abi.params.iter().any(|param| param.name == *name) {
@@ -107,6 +109,7 @@ fn arguments(plan: &Plan, launch: &LaunchSpec) -> Result<Vec<(&'static str, Valu
             Argument::Float(value) => Value::Float(value),
             Argument::Bool(value) => Value::Bool(value),
             Argument::Type(dtype) => Value::DType(dtype),
+            Argument::Word(word) => Value::Str(word.to_string()),
         })
     };
     launch.arguments.iter().map(|(name, argument)| Ok((*name, value(*argument)?))).collect()

@@ -137,6 +137,18 @@ pub enum CallError {
         /// What it holds.
         found: DType,
     },
+    /// An axis that follows from the others' extents and the numbers is another one.
+    #[error("`{axis}` is {found} in {array}, and {wanted} follows from the other arrays and numbers")]
+    Follows {
+        /// The axis.
+        axis: &'static str,
+        /// Its extent in the array.
+        found: String,
+        /// Its extent as it follows.
+        wanted: usize,
+        /// The array.
+        array: Operand,
+    },
     /// Two arrays are not on one device.
     #[error("`{}` is on {} and `{}` on {}: copy one with `to_device`", arrays[0].0, arrays[0].1, arrays[1].0, arrays[1].1)]
     Devices {
@@ -248,9 +260,9 @@ impl Operator {
         let given: Vec<(Operand, &Tensor)> = signature.arrays().filter_map(|operand| Some((operand, find(operand)?))).collect();
         let (first, one) = given[0];
         for &(operand, tensor) in &given {
-            let own = signature.types.iter().find(|(name, _)| *name == operand.name());
-            if let Some(&(name, wanted)) = own.filter(|(_, wanted)| *wanted != tensor.dtype()) {
-                return Err(CallError::OwnType { operator: self.name, name, found: tensor.dtype(), wanted });
+            let own = signature.own_type(operand.name(), one.dtype());
+            if let Some(wanted) = own.filter(|wanted| *wanted != tensor.dtype()) {
+                return Err(CallError::OwnType { operator: self.name, name: operand.name(), found: tensor.dtype(), wanted });
             }
             if own.is_none() && tensor.dtype() != one.dtype() && !signature.outputs.contains(&operand) {
                 let arrays = [(first.name(), one.dtype()), (operand.name(), tensor.dtype())];
@@ -271,6 +283,7 @@ impl Operator {
                 problem = problem.with_number(own, *value);
             }
         }
+        signature.follows.iter().try_for_each(|(axis, extent)| sizes.follow(axis, extent(&problem)))?;
         let device = one.device();
         let wanted = signature.outputs.first().and_then(|output| find(*output)).map(Tensor::dtype);
         let policy = match policy {
@@ -421,6 +434,25 @@ impl Resolved {
         &self.device
     }
 
+    /// Refuses results in the memory of what is read. A launch does so for its own arguments; of several launches one may read what an earlier one
+    /// has written over.
+    fn refuse_shared(&self, tensors: &[Tensor]) -> Result<(), CallError> {
+        if self.plan.launches.len() < 2 {
+            return Ok(());
+        }
+        for OutputArray { name, position, .. } in &self.outputs {
+            let inputs = self.plan.tensors.iter().zip(tensors).filter(|(spec, _)| spec.role == Role::Input);
+            let shared = inputs.into_iter().find(|(_, tensor)| tensor.overlaps(&tensors[*position]));
+            if let Some((input, _)) = shared {
+                return Err(CallError::Values {
+                    name,
+                    why: format!("it is written in the memory of `{}`: pass a copy", input.name),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Compiles the launches that write arrays of the shapes and types of [`Resolved::outputs`], one for each of these, or finds them compiled. They
     /// run in order.
     pub fn prepare(&self, outputs: &[Tensor], options: &CompileOptions) -> Result<Vec<PreparedLaunch>, CallError> {
@@ -436,6 +468,7 @@ impl Resolved {
             };
             tensors.push(tensor.map_err(|error| memory(spec.name, error))?);
         }
+        self.refuse_shared(&tensors)?;
         let kernels = self.operator.kernels(&self.plan, self.lock.as_ref())?;
         Ok(self.plan.prepare(&kernels, |position| tensors[position].clone(), options, &self.device)?)
     }

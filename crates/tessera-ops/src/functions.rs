@@ -13,15 +13,24 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod attention;
+mod convolution;
+mod elementwise;
+mod rows;
 mod sparse;
 
-pub use sparse::*;
 use tessera_runtime::Tensor;
 use tessera_types::Policy;
 
 use crate::call::{Call, CallError};
 use crate::operator::Operator;
 use crate::set;
+
+pub use attention::*;
+pub use convolution::*;
+pub use elementwise::*;
+pub use rows::*;
+pub use sparse::*;
 
 /// Which keys a query sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -53,6 +53,7 @@ impl LaunchSpec {
             Argument::Float(value) => Value::Float(value),
             Argument::Bool(value) => Value::Bool(value),
             Argument::Type(dtype) => Value::DType(dtype),
+            Argument::Word(word) => Value::Str(word.to_string()),
         };
         self.arguments.iter().map(|(name, argument)| (*name, value(*argument))).collect()
     }

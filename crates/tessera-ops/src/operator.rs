@@ -23,10 +23,48 @@ pub const OPERATORS: &[&Operator] = &[
     &set::gemm_scaled::GEMM_SCALED,
     &set::gemm_grouped::GEMM_GROUPED,
     &set::attention::ATTENTION,
+    &set::conv2d::CONV2D,
+    &set::conv2d_backward::CONV2D_BACKWARD,
+    &set::attention_lse::ATTENTION_LSE,
+    &set::attention_backward::ATTENTION_BACKWARD,
+    &set::attention_decode::ATTENTION_DECODE,
+    &set::embedding::EMBEDDING,
+    &set::embedding::EMBEDDING_BACKWARD,
+    &set::embedding::KV_APPEND,
+    &set::moe::MOE_GATE,
+    &set::moe::MOE_GATE_BACKWARD,
+    &set::moe::MOE_SORT,
+    &set::moe::MOE_PERMUTE,
+    &set::moe::MOE_PERMUTE_BACKWARD,
+    &set::moe::MOE_COMBINE,
+    &set::moe::MOE_COMBINE_BACKWARD,
+    &set::channel_norm::GROUP_NORM,
+    &set::channel_norm::GROUP_NORM_BACKWARD,
+    &set::channel_norm::BATCH_NORM,
+    &set::channel_norm::BATCH_NORM_BACKWARD,
+    &set::channel_norm::BATCH_NORM_INFERENCE,
+    &set::running_statistics::RUNNING_STATISTICS,
     &set::vector::VECTOR,
+    &set::reduce::REDUCE_ROWS,
+    &set::reduce::REDUCE_ROWS_BACKWARD,
+    &set::reduce::ARG_ROWS,
+    &set::reduce_columns::REDUCE_COLUMNS,
+    &set::cumsum::CUMSUM,
+    &set::cumsum::CUMSUM_BACKWARD,
+    &set::order::TOP_K,
+    &set::order::SORT_ROWS,
     &set::layer_norm::LAYER_NORM,
     &set::rms_norm::RMS_NORM,
+    &set::norm_backward::LAYER_NORM_BACKWARD,
+    &set::norm_backward::RMS_NORM_BACKWARD,
     &set::softmax::SOFTMAX,
+    &set::log_softmax::SOFTMAX_BACKWARD,
+    &set::log_softmax::LOG_SOFTMAX,
+    &set::log_softmax::LOG_SOFTMAX_BACKWARD,
+    &set::cross_entropy::LOG_SUM_EXP,
+    &set::cross_entropy::LOG_SUM_EXP_BACKWARD,
+    &set::cross_entropy::CROSS_ENTROPY,
+    &set::cross_entropy::CROSS_ENTROPY_BACKWARD,
     &set::permute::PERMUTE,
     &set::histogram::HISTOGRAM,
     &set::scan::PREFIX_SUM,
@@ -41,6 +79,46 @@ pub const OPERATORS: &[&Operator] = &[
     &set::formats::DENSE_TO_CSR,
     &set::formats::CSR_TO_DENSE,
     &set::bandwidth::BANDWIDTH,
+    &set::activations::RELU,
+    &set::activations::RELU_BACKWARD,
+    &set::activations::LEAKY_RELU,
+    &set::activations::LEAKY_RELU_BACKWARD,
+    &set::activations::ELU,
+    &set::activations::ELU_BACKWARD,
+    &set::activations::SIGMOID,
+    &set::activations::SIGMOID_BACKWARD,
+    &set::activations::TANH,
+    &set::activations::TANH_BACKWARD,
+    &set::activations::SILU,
+    &set::activations::SILU_BACKWARD,
+    &set::activations::GELU,
+    &set::activations::GELU_BACKWARD,
+    &set::activations::GELU_TANH,
+    &set::activations::GELU_TANH_BACKWARD,
+    &set::activations::SWIGLU,
+    &set::activations::SWIGLU_BACKWARD,
+    &set::activations::GEGLU,
+    &set::activations::GEGLU_BACKWARD,
+    &set::activations::GEGLU_TANH,
+    &set::activations::GEGLU_TANH_BACKWARD,
+    &set::bias::BIAS_RELU,
+    &set::bias::BIAS_RELU_BACKWARD,
+    &set::bias::BIAS_SILU,
+    &set::bias::BIAS_SILU_BACKWARD,
+    &set::bias::BIAS_GELU,
+    &set::bias::BIAS_GELU_BACKWARD,
+    &set::add_norm::ADD_RMS_NORM,
+    &set::add_norm::ADD_LAYER_NORM,
+    &set::cast::CAST,
+    &set::quantise::QUANTISE,
+    &set::quantise::DEQUANTISE,
+    &set::random::DROPOUT,
+    &set::random::DROPOUT_BACKWARD,
+    &set::random::RANDOM_UNIFORM,
+    &set::random::RANDOM_NORMAL,
+    &set::rope::ROPE,
+    &set::rope::ROPE_BACKWARD,
+    &set::rope::QK_NORM_ROPE,
 ];
 
 /// The operator of a name.
@@ -270,6 +348,12 @@ pub enum Fill {
     Columns(Pattern),
     /// The rows of a sparse matrix's elements, row by row.
     Rows(Pattern),
+    /// Different integers from 0 up to a number, in random order: places of rows that change theirs. Where there are more elements than such
+    /// numbers, they begin anew.
+    Distinct {
+        /// The first number that is none of them.
+        below: u64,
+    },
 }
 
 impl Fill {
@@ -281,7 +365,7 @@ impl Fill {
     pub fn exact(self) -> Fill {
         match self {
             Fill::Normal { .. } | Fill::Integers { .. } => Fill::Integers { least: -2, greatest: 2 },
-            Fill::Bounds { .. } | Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) => self,
+            Fill::Bounds { .. } | Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) | Fill::Distinct { .. } => self,
         }
     }
 }
@@ -338,6 +422,8 @@ pub enum Argument {
     Bool(bool),
     /// An element type.
     Type(DType),
+    /// A word that chooses between parts of a kernel.
+    Word(&'static str),
 }
 
 /// One kernel launch of a plan.

@@ -57,23 +57,62 @@ pub struct Signature {
     pub scalars: &'static [&'static str],
     /// Arrays that hold another type than the first one, by name.
     pub types: &'static [(&'static str, DType)],
+    /// Arrays that hold what sums are kept in, by name: `f64` beside arrays of `f64`, else `f32`.
+    pub sums: &'static [&'static str],
     /// The scalar that has the first output read, too, where it is not 0.
     pub rereads: Option<&'static str>,
     /// Outputs that are read as well, and given therefore.
     pub updated: &'static [&'static str],
     /// The array that says where groups of rows begin, and the one whose rows they are: it rises from 0 to how many these are.
     pub bounds: Option<[&'static str; 2]>,
+    /// Axes whose extents follow from the problem, numbers included, as an image's behind a convolution.
+    pub(crate) follows: &'static [Follows],
 }
+
+/// An axis and its extent in a problem.
+pub(crate) type Follows = (&'static str, fn(&Problem) -> u64);
 
 impl Signature {
     /// Without numbers.
     pub(crate) const fn new(inputs: &'static [Operand], outputs: &'static [Operand]) -> Signature {
-        Signature { inputs, outputs, scalars: &[], types: &[], rereads: None, updated: &[], bounds: None }
+        Signature {
+            inputs,
+            outputs,
+            scalars: &[],
+            types: &[],
+            sums: &[],
+            rereads: None,
+            updated: &[],
+            bounds: None,
+            follows: &[],
+        }
     }
 
     /// With arrays of types of their own.
     pub(crate) const fn types(self, types: &'static [(&'static str, DType)]) -> Signature {
         Signature { types, ..self }
+    }
+
+    /// The extent of an axis that follows from the problem.
+    pub fn following(&self, axis: &str, problem: &Problem) -> Option<usize> {
+        self.follows.iter().find(|(own, _)| *own == axis).map(|(_, extent)| extent(problem) as usize)
+    }
+
+    /// With axes whose extents follow from the problem.
+    pub(crate) const fn follows(self, follows: &'static [Follows]) -> Signature {
+        Signature { follows, ..self }
+    }
+
+    /// With arrays of the type that sums are kept in.
+    pub(crate) const fn sums(self, sums: &'static [&'static str]) -> Signature {
+        Signature { sums, ..self }
+    }
+
+    /// The type of an array that does not hold the first one's.
+    pub(crate) fn own_type(&self, name: &str, first: DType) -> Option<DType> {
+        let sums = if first == DType::F64 { DType::F64 } else { DType::F32 };
+        let own = self.types.iter().find_map(|&(own, dtype)| (own == name).then_some(dtype));
+        own.or_else(|| self.sums.contains(&name).then_some(sums))
     }
 
     /// With outputs that are changed in place.
@@ -121,9 +160,12 @@ impl Signature {
         self.inputs.iter().chain(self.outputs).copied()
     }
 
-    /// Whether an output has an axis that no input has: it is then given, since nothing else says how long that is.
+    /// Whether an output has an axis that no input has and that does not follow from the problem: it is then given, since nothing else says how long that is.
     pub(crate) fn says_sizes(&self, output: Operand) -> bool {
-        let known = |axis: &str| self.inputs.iter().flat_map(Operand::axes).any(|own| own.trim_start_matches('.') == axis);
+        let known = |axis: &str| {
+            let mut of_inputs = self.inputs.iter().flat_map(Operand::axes);
+            of_inputs.any(|own| own.trim_start_matches('.') == axis) || self.follows.iter().any(|(own, _)| *own == axis)
+        };
         output.axes().any(|axis| axis.parse::<usize>().is_err() && !known(axis.trim_start_matches('.')))
     }
 
@@ -175,6 +217,22 @@ impl Sizes {
             (_, Some(bound)) => bound.sizes.clone(),
             // A call binds what its operands name.
             (Err(_), None) => Vec::new(),
+        }
+    }
+
+    /// Takes the extent of an axis that follows from the problem; what an array says it is must be that.
+    pub(crate) fn follow(&mut self, name: &'static str, extent: u64) -> Result<(), CallError> {
+        let size = extent as usize;
+        match self.bound.iter().find(|bound| bound.name == name) {
+            Some(known) if known.sizes != [size] => {
+                let operand = known.array.0;
+                Err(CallError::Follows { axis: name, found: shown(&known.sizes), wanted: size, array: operand })
+            }
+            Some(_) => Ok(()),
+            None => {
+                self.bound.push(Bound { name, sizes: vec![size], array: (Operand(name, name), vec![size]) });
+                Ok(())
+            }
         }
     }
 

@@ -2,30 +2,27 @@
 
 use std::collections::BTreeSet;
 
-use tessera_ops::{Machine, OPERATORS, Problem};
+use tessera_ops::{Machine, OPERATORS, Problem, Role};
 use tessera_types::Policy;
 
 #[test]
+fn operators_have_names_of_their_own() {
+    let mut names: Vec<&str> = OPERATORS.iter().map(|operator| operator.name).collect();
+    names.sort_unstable();
+    let doubled: Vec<&str> = names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+    assert!(doubled.is_empty(), "{doubled:?}");
+    // A gradient is called by what it is the gradient of, where it is of one alone.
+    for operator in OPERATORS {
+        let Some(gradient) = operator.gradient else { continue };
+        assert!(tessera_ops::find(gradient.name).is_some(), "{} is not listed", gradient.name);
+    }
+}
+
+#[test]
 fn the_seed_suite_has_its_862_shapes() {
-    let counts: Vec<(&str, usize)> = OPERATORS.iter().map(|op| (op.name, (op.suite)().len())).collect();
-    assert_eq!(
-        counts,
-        [
-            ("gemm", 40),
-            ("linear", 0),
-            ("linear_w4", 0),
-            ("gemm_scaled", 0),
-            ("gemm_grouped", 0),
-            ("attention", 0),
-            ("vector", 75),
-            ("layer_norm", 322),
-            ("rms_norm", 0),
-            ("softmax", 245),
-            ("permute", 0),
-            ("histogram", 0),
-            ("bandwidth", 180)
-        ]
-    );
+    let counts = OPERATORS.iter().map(|op| (op.name, (op.suite)().len()));
+    let counts: Vec<(&str, usize)> = counts.filter(|(_, count)| *count > 0).collect();
+    assert_eq!(counts, [("gemm", 40), ("vector", 75), ("layer_norm", 322), ("softmax", 245), ("bandwidth", 180)]);
     assert_eq!(counts.iter().map(|(_, count)| count).sum::<usize>(), 862);
     let points: usize = OPERATORS.iter().map(|op| (op.suite)().len() * op.precisions.len()).sum();
     assert_eq!(points, 4145);
@@ -45,7 +42,7 @@ fn the_quick_subset_has_each_operator_and_precision() {
             quick.iter().map(|(problem, precision)| (problem.to_string(), *precision)).collect();
         assert_eq!(distinct.len(), quick.len(), "{} repeats a case", op.name);
     }
-    assert!((40..=100).contains(&rows), "{rows} rows");
+    assert!((40..=400).contains(&rows), "{rows} rows");
 }
 
 #[test]
@@ -59,7 +56,8 @@ fn every_case_has_a_plan_with_work() {
                 let plan = op
                     .plan(&problem, *policy, Machine::Cpu)
                     .unwrap_or_else(|why| panic!("{} {problem} {policy}: {why}", op.name));
-                assert!(plan.work.write_bytes > 0 && plan.work.read_bytes > 0, "{} {problem}", op.name);
+                let reads = plan.tensors.iter().any(|tensor| matches!(tensor.role, Role::Input | Role::InOut));
+                assert!(plan.work.write_bytes > 0 && (plan.work.read_bytes > 0) == reads, "{} {problem}", op.name);
                 for launch in &plan.launches {
                     assert!(
                         op.source.contains(&format!("def {}(", launch.kernel)),

@@ -130,6 +130,16 @@ impl RandomStream {
         })
     }
 
+    /// A vector of `count` different integers below a number, in random order; where there are not so many, they begin anew.
+    pub fn distinct(self, dtype: DType, count: usize, below: u64) -> Result<Tensor, TensorError> {
+        let mut order: Vec<(u64, u64)> = (0..below.max(1)).map(|i| (self.word(i), i)).collect();
+        order.sort_unstable();
+        fill_codes(dtype, &[count], |i| {
+            let (_, value) = order[(i % below.max(1)) as usize];
+            tessera_types::cast(value, DType::U64, dtype, Rounding::NearestEven)
+        })
+    }
+
     /// A tensor of normal elements with a mean and a standard deviation.
     pub fn normal_with(self, dtype: DType, shape: &[usize], mean: f64, sd: f64) -> Result<Tensor, TensorError> {
         match dtype {
@@ -292,6 +302,16 @@ mod tests {
         let few = |test: fn(f64) -> bool| sizes.iter().filter(|&&size| test(size)).count();
         assert!(few(|size| size == 0.0) > 30 && few(|size| size > 90.0) > 30);
         assert_eq!((bounds(2, 7), bounds(1, 7)), (vec![0.0, 7.0], vec![0.0]));
+    }
+
+    #[test]
+    fn distinct_integers_are_all_there() {
+        let mut found = RandomStream::new(5).distinct(DType::I32, 100, 100).unwrap().to_f64().unwrap();
+        assert!(found.windows(2).any(|pair| pair[0] > pair[1]));
+        found.sort_by(f64::total_cmp);
+        assert!(found.iter().enumerate().all(|(at, &value)| value == at as f64));
+        let again = RandomStream::new(5).distinct(DType::I32, 5, 2).unwrap().to_f64().unwrap();
+        assert_eq!((again[0], again[1], again[0] + again[1]), (again[2], again[3], 1.0));
     }
 
     #[test]

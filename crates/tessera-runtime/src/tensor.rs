@@ -205,6 +205,13 @@ impl Tensor {
         Arc::ptr_eq(&self.memory, &other.memory)
     }
 
+    /// True when some byte from the first to the last element is one of the other view's, too.
+    pub fn overlaps(&self, other: &Tensor) -> bool {
+        let (own, other_range) = (self.address_range(), other.address_range());
+        let apart = own.end <= other_range.start || other_range.end <= own.start;
+        self.shares_memory(other) && !own.is_empty() && !other_range.is_empty() && !apart
+    }
+
     /// Where the first element lies on its device; `None` on the CPU, and where it does not begin a byte.
     pub fn device_pointer(&self) -> Option<DevicePtr> {
         self.memory.device()?;

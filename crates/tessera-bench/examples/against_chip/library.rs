@@ -46,6 +46,7 @@ fn tensors(plan: &Plan) -> Outcome<Vec<Tensor>> {
             (_, Fill::RowOffsets(pattern)) => Tensor::from_vec(&[count], pattern.row_offsets())?,
             (_, Fill::Columns(pattern)) => Tensor::from_vec(&[count], pattern.columns())?,
             (_, Fill::Rows(pattern)) => Tensor::from_vec(&[count], pattern.rows())?,
+            (_, Fill::Distinct { below }) => stream.distinct(spec.dtype, count, below)?,
         };
         let mut strides = vec![spec.step; spec.shape.len()];
         for axis in (0..spec.shape.len().saturating_sub(1)).rev() {

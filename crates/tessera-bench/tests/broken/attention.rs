@@ -44,7 +44,7 @@ pub(super) const CASES: &[Case] = &[
         mutants: &[
             edit("keys behind the end count", &[("ct.where(keep, s, NOTHING)", "s")]),
             edit("results are not rescaled", &[("v, acc * alpha)", "v, acc)")]),
-            edit("the scale is missing", &[("ct.astype(scale * LOG2_E, ACC)", "ct.astype(LOG2_E, ACC)")]),
+            edit("the scale is missing", &[("ct.astype(scale, ACC) * LOG2_E", "LOG2_E")]),
             edit("weights are rounded to eight bits", &[("p.astype(V.dtype)", "p.astype(ct.float8_e4m3fn).astype(V.dtype)")]),
         ],
     },

@@ -1,13 +1,19 @@
 //! Cases of the operator library and what is broken in each.
 
 mod attention;
+mod attn;
 mod bandwidth;
+mod channels;
+mod elem;
 mod gemm;
 mod grouped;
 mod histogram;
 mod linear;
+pub(crate) mod mat;
 mod permute;
 mod quantised;
+mod row_gradients;
+mod row_order;
 mod rows;
 mod sparse;
 mod vector;
@@ -19,15 +25,21 @@ use tessera_types::Arch;
 pub(crate) const CASES: &[&[Case]] = &[
     gemm::CASES,
     linear::CASES,
+    mat::CASES,
     permute::CASES,
     quantised::CASES,
     grouped::CASES,
     attention::CASES,
+    attn::CASES,
     vector::CASES,
     histogram::CASES,
     rows::CASES,
+    channels::CASES,
+    row_gradients::CASES,
+    row_order::CASES,
     bandwidth::CASES,
     sparse::CASES,
+    elem::CASES,
 ];
 
 /// One case that passes as it is.

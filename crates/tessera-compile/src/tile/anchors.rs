@@ -152,8 +152,8 @@ impl Anchors {
                 anchors.largest = anchors.largest.max(product.sums().elements() + 1);
                 anchors.sums.push(product.sums().clone());
                 anchors.products.insert(op, product);
-                anchors.trace(func, func.ops[op].one(0));
-                anchors.trace(func, func.ops[op].one(1));
+                anchors.trace_factor(func, func.ops[op].one(0));
+                anchors.trace_factor(func, func.ops[op].one(1));
             }
             if let OpKind::Tile(TileOp::ClusterSum { parts }) = kind {
                 // Parts are left as whole sums are.
@@ -187,6 +187,13 @@ impl Anchors {
             Product::Shared { acc, slots } if !is_exchanged_whole(func, op, &slots) => Product::InParts { acc },
             product => product,
         })
+    }
+
+    /// Notes what a factor is computed by, where that is not what became of another product's sums: such a factor lies as they do.
+    fn trace_factor(&mut self, func: &Func, factor: Value) {
+        if !from_product(func, factor, &mut FxHashSet::default()) {
+            self.trace(func, factor);
+        }
     }
 
     /// Notes what a factor is computed by.
@@ -317,6 +324,19 @@ impl Anchors {
             .map_err(|error| NoLayout(error.to_string()))?;
         Ok(Arc::new(layout))
     }
+}
+
+/// Whether a product's sums are among what a value is computed from in registers.
+fn from_product(func: &Func, value: Value, seen: &mut FxHashSet<Op>) -> bool {
+    let Some(op) = func.defining_op(value).filter(|_| has_layout(func, value)) else { return false };
+    let data = &func.ops[op];
+    if matches!(
+        data.kind,
+        OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) | OpKind::Tile(TileOp::MmaShared { .. })
+    ) {
+        return true;
+    }
+    seen.insert(op) && data.operands.iter().any(|&operand| from_product(func, operand, seen))
 }
 
 /// Bits of the elements that an operation reads from a buffer or writes to one.

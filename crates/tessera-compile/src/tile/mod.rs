@@ -12,7 +12,7 @@
 //! | `mask-elision` ([`guard`]) | masks in loops of chained products | a branch around them |
 //! | `pipelining` ([`roles`], [`stages`], [`persistent`], [`stream_k`], [`cluster`], [`cluster_split`], [`row_split`]) | a plan | roles, rings, copies, barriers, a loop over blocks |
 //! | `layouts` | tiles | tiles that are spread over the block's threads |
-//! | `product-overlap` ([`overlap`]) | chained products of warpgroups | products under the work between them |
+//! | `product-overlap` ([`overlap`], [`within`]) | chained products of warpgroups | products under the work between them |
 //! | `product-alternation` ([`alternate`]) | overlapped products of several warpgroups | products that the groups start in turn |
 //! | `loop-splitting` ([`split`]) | loops of products with a test that holds up to some round | two loops, the first without the test |
 //! | `product-grouping` ([`abreast`]) | products that need nothing of each other but sums to add to | products in flight together |
@@ -76,6 +76,7 @@ pub mod strips;
 mod threads;
 mod tokens;
 mod turned;
+mod within;
 
 use tessera_ir::{Block, Changed, Diagnostic, Func, Level, Op, OpKind, Pass, PassCx, Plan, Reason, Sharing, TileOp, Type, Value};
 
@@ -152,7 +153,7 @@ pub(crate) const LAYOUTS: Pass = Pass {
 pub(crate) const PRODUCT_OVERLAP: Pass = Pass {
     name: "product-overlap",
     doc: "Runs chained products of warpgroups under the work between them.",
-    run: |func, _| of_threads(func, overlap::overlap),
+    run: |func, _| of_threads(func, |func| Changed(overlap::overlap(func).0 | within::overlap(func).0)),
 };
 
 pub(crate) const PRODUCT_ALTERNATION: Pass = Pass {

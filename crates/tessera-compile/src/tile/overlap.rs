@@ -187,7 +187,7 @@ fn find(func: &Func, looped: Op, registers: usize) -> Option<Round> {
 }
 
 /// Values that an operation and its regions read.
-fn used(func: &Func, op: Op) -> Vec<Value> {
+pub(super) fn used(func: &Func, op: Op) -> Vec<Value> {
     let mut values = func.ops[op].operands.to_vec();
     for &region in &func.ops[op].regions {
         values.extend(func.blocks[region].ops.iter().flat_map(|&op| used(func, op)));

@@ -10,7 +10,7 @@ use tessera_ops::{Argument, Fill, LaunchSpec, Machine, OPERATORS, Operator, Plan
 use tessera_types::{Arch, DType, Policy};
 
 /// The operators whose rows clusters share.
-const OF_ROWS: [&str; 3] = ["softmax", "layer_norm", "rms_norm"];
+const OF_ROWS: [&str; 6] = ["softmax", "softmax_backward", "log_softmax", "log_softmax_backward", "layer_norm", "rms_norm"];
 
 /// Named argument types.
 pub(crate) type Args = Vec<(String, ArgType)>;
@@ -103,13 +103,13 @@ fn given((name, argument): &(&'static str, Argument), plan: &Plan) -> Option<(St
                 Fill::RowOffsets(pattern) => Given::Bounds(spec.dtype, sizes, pattern.elements as u64),
                 Fill::Columns(pattern) => Given::Bounds(spec.dtype, sizes, pattern.columns as u64 - 1),
                 Fill::Rows(pattern) => Given::Bounds(spec.dtype, sizes, pattern.rows as u64 - 1),
-                Fill::Normal { .. } | Fill::Integers { .. } => Given::Array(spec.dtype, sizes),
+                Fill::Normal { .. } | Fill::Integers { .. } | Fill::Distinct { .. } => Given::Array(spec.dtype, sizes),
             }
         }
         Argument::Int(value) => Given::Number(value as f64),
         Argument::Float(value) => Given::Number(value),
         Argument::Bool(value) => Given::Number(f64::from(u8::from(value))),
-        Argument::Type(_) => return None,
+        Argument::Type(_) | Argument::Word(_) => return None,
     };
     Some((name.to_string(), given))
 }
@@ -121,6 +121,7 @@ fn arguments(file: &ParsedFile, operator: &Operator, plan: &Plan, launch: &Launc
         let value = match *argument {
             Argument::Tensor(position) => return (name.to_string(), array(&plan.tensors[position])),
             Argument::Type(dtype) => ConstValue::DType(dtype),
+            Argument::Word(word) => ConstValue::Str(word.to_string()),
             Argument::Int(value) => ConstValue::Int(value),
             Argument::Float(value) => ConstValue::Float(value),
             Argument::Bool(value) => ConstValue::Bool(value),

@@ -149,8 +149,8 @@ pub(crate) fn lower(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType
     Ok(Lowered { module, notes: Vec::new() })
 }
 
-/// Options of `@tessera.kernel(...)`.
-fn hints(file: &ParsedFile, kernel: &Kernel) -> Res<FuncHints> {
+/// Options of `@tessera.kernel(...)`, which kernels of threads take, too.
+pub(crate) fn hints(file: &ParsedFile, kernel: &Kernel) -> Res<FuncHints> {
     let mut hints = FuncHints::default();
     for decorator in &kernel.function.decorators {
         if decorator_path(file, decorator, kernel.at).as_deref() != Some("tessera.kernel") {

@@ -31,6 +31,7 @@ pub use program::{
 };
 
 use crate::args::{ArgType, LowerOptions};
+use crate::declarative::hints;
 use crate::diagnostics::id;
 use crate::file::{Kernel, ParsedFile};
 use crate::fixed::Fixed;
@@ -141,7 +142,14 @@ fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], 
     let operand = tensors.clone().next().map_or(DType::F32, |(_, operand, _)| operand.dtype);
     let config = tuning::choose(file, kernel, operand, options)?;
     let arch = tuning::arch(options);
-    let threads = threads(&config, options, arch, at)?;
+    let hints = hints(file, kernel)?;
+    if let Some(other) =
+        [("num_ctas", hints.num_ctas), ("num_stages", hints.num_stages)].iter().find(|(_, given)| given.is_some())
+    {
+        let message = format!("a kernel of threads does by itself what `{}` asks for", other.0);
+        return Err(Box::new(Diagnostic::error(id::KERNEL_OPTION, at, message).help("options: `num_warps`, `occupancy`")));
+    }
+    let threads = threads(&config, (options, hints.num_warps), arch, at)?;
     let mut named: IndexMap<String, Fixed> =
         config.iter().map(|(name, value)| (name.clone(), Fixed::int(i128::from(*value)))).collect();
     named.extend(signature.dtypes.iter().map(|(name, dtype)| (name.clone(), Fixed::DType(*dtype))));
@@ -208,6 +216,7 @@ fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], 
                 abi,
                 config,
                 threads,
+                occupancy: hints.occupancy,
                 allocations: check.allocations,
                 locals,
                 axes: axes(&signature),
@@ -252,10 +261,10 @@ fn array_kind(name: &str, args: &[(String, ArgType)], operand: &signature::Opera
     }
 }
 
-/// Threads a block: what the caller asks for, else `BLOCK_SIZE`, else 32 for each of `num_warps`.
-fn threads(config: &IndexMap<String, i64>, options: &LowerOptions, arch: Arch, at: Span) -> Res<u32> {
+/// Threads a block: what the caller asks for, else `BLOCK_SIZE`, else 32 for each of `num_warps`, of the configuration or of the decorator.
+fn threads(config: &IndexMap<String, i64>, (options, warps): (&LowerOptions, Option<u32>), arch: Arch, at: Span) -> Res<u32> {
     let configured = tuning::threads(config).and_then(|threads| u32::try_from(threads).ok());
-    let threads = options.block.or(configured).unwrap_or(DEFAULT_WARPS * Arch::WARP);
+    let threads = options.block.or(configured).unwrap_or(warps.unwrap_or(DEFAULT_WARPS) * Arch::WARP);
     let limit = arch.limits().threads_per_block;
     if !(1..=limit).contains(&threads) {
         return Err(Box::new(

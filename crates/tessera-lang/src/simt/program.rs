@@ -27,6 +27,8 @@ pub struct SimtKernel {
     pub config: IndexMap<String, i64>,
     /// Threads a block.
     pub threads: u32,
+    /// Blocks that a multiprocessor shall hold, where the author says so.
+    pub occupancy: Option<u32>,
     /// Memory that the kernel declares.
     pub allocations: Vec<Allocation>,
     /// Variables.

@@ -17,7 +17,7 @@ use crate::problem::Problem;
 use crate::set::attention_tiles::Choice;
 use crate::set::few_queries::{self, Tile};
 use crate::set::rows;
-use crate::signature::{Calls, Operand, Signature};
+use crate::signature::{Calls, Operand, Signature, Sizes};
 use crate::work::{Metric, Work, packed_bytes};
 
 pub(crate) static ATTENTION: Operator = Operator {
@@ -26,7 +26,7 @@ pub(crate) static ATTENTION: Operator = Operator {
     file: "attention.py",
     source: include_str!("../../kernels/attention.py"),
     precisions: &["fp16", "bf16"],
-    further_precisions: &["fp32"],
+    further_precisions: &["fp32", "fp64"],
     suite: Vec::new,
     further_suite: suite,
     quick,
@@ -51,17 +51,25 @@ const CALLS: Calls = Calls {
         ];
         Signature::new(&INPUTS, &[Operand("O", "..batch heads queries dim")]).scalars(&["scale"])
     },
-    problem: |sizes| {
-        let [batch, heads, shared, queries, keys, dim] =
-            ["batch", "heads", "shared", "queries", "keys", "dim"].map(|name| sizes.get(name));
-        if shared == 0 || !heads.is_multiple_of(shared) {
-            return Err(Unsupported(format!("`Q` has {heads} heads and `K` {shared}: the first are no multiple of the second")));
-        }
-        Ok(problem(batch, heads, heads / shared, (queries, keys), dim, sizes.variant))
-    },
+    problem: sizes,
 };
 
-fn problem(batch: u64, heads: u64, group: u64, (queries, keys): (u64, u64), dim: u64, variant: &str) -> Problem {
+/// The scale that a kernel computes with: arguments of launches have 32 bits.
+pub(super) fn scale_in(acc: DType, scale: f64) -> f64 {
+    if acc == DType::F64 { f64::from(scale as f32) } else { scale }
+}
+
+/// The problem of known sizes.
+pub(super) fn sizes(sizes: &Sizes) -> Result<Problem, Unsupported> {
+    let [batch, heads, shared, queries, keys, dim] =
+        ["batch", "heads", "shared", "queries", "keys", "dim"].map(|name| sizes.get(name));
+    if shared == 0 || !heads.is_multiple_of(shared) {
+        return Err(Unsupported(format!("`Q` has {heads} heads and `K` {shared}: the first are no multiple of the second")));
+    }
+    Ok(problem(batch, heads, heads / shared, (queries, keys), dim, sizes.variant))
+}
+
+pub(super) fn problem(batch: u64, heads: u64, group: u64, (queries, keys): (u64, u64), dim: u64, variant: &str) -> Problem {
     let sizes = [("batch", batch), ("heads", heads), ("group", group), ("queries", queries), ("keys", keys), ("dim", dim)];
     Problem::new(&sizes, variant)
 }
@@ -138,7 +146,7 @@ pub(super) struct Extents {
 }
 
 impl Extents {
-    fn of(problem: &Problem) -> Result<Extents, Unsupported> {
+    pub(super) fn of(problem: &Problem) -> Result<Extents, Unsupported> {
         let [batch, heads, group, queries, keys, dim] =
             ["batch", "heads", "group", "queries", "keys", "dim"].map(|name| problem.get(name) as usize);
         let causal = problem.has("causal");
@@ -152,8 +160,18 @@ impl Extents {
     }
 
     /// Rows of Q and of O.
-    fn rows(&self) -> usize {
+    pub(super) fn rows(&self) -> usize {
         self.batch * self.heads * self.queries
+    }
+
+    /// Rows of K and of V.
+    pub(super) fn shared_rows(&self) -> usize {
+        self.batch * self.heads / self.group * self.keys
+    }
+
+    /// Pairs of a head's query and a key that it sees.
+    pub(super) fn pairs(&self) -> u64 {
+        (0..self.queries).map(|query| self.seen(query) as u64).sum()
     }
 
     /// Keys that a query sees.
@@ -161,13 +179,12 @@ impl Extents {
         if self.causal { query + self.keys - self.queries + 1 } else { self.keys }
     }
 
-    fn work(&self, storage: DType) -> Work {
-        let pairs: u64 = (0..self.queries).map(|query| self.seen(query) as u64).sum();
-        let read = (self.rows() * self.dim + 2 * self.batch * self.heads / self.group * self.keys * self.dim) as u64;
+    pub(super) fn work(&self, storage: DType) -> Work {
+        let read = ((self.rows() + 2 * self.shared_rows()) * self.dim) as u64;
         Work {
             read_bytes: packed_bytes(storage, read),
             write_bytes: packed_bytes(storage, (self.rows() * self.dim) as u64),
-            flops: 4 * (self.batch * self.heads * self.dim) as u64 * pairs,
+            flops: 4 * (self.batch * self.heads * self.dim) as u64 * self.pairs(),
             compute: Some(storage),
             metric: Metric::Compute,
             formula: "4 dim operations for each pair of a query and a key that it sees",
@@ -183,7 +200,7 @@ const O: Argument = Argument::Tensor(3);
 
 fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let (storage, acc) = rows::storage(policy, "attention")?;
-    if storage.bits() < 16 || storage == DType::F64 {
+    if storage.bits() < 16 {
         return Err(Unsupported(format!("attention takes no `{policy}`")));
     }
     let extents = Extents::of(problem)?;
@@ -198,7 +215,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let scale = 1.0 / (dim as f64).sqrt();
     let launches = match few_queries::tile(group, queries, dim, storage, machine) {
         Some(tile) => few(&extents, tile, machine, (scale, acc), &mut tensors)?,
-        None => vec![many(&extents, (storage, machine), (scale, acc))?],
+        None => vec![many(&extents, (storage, machine), (scale, acc), None)?],
     };
     Ok(Plan {
         tensors,
@@ -206,18 +223,23 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         outputs: vec![OutputRows { tensor: 3, rows: extents.rows(), row_len: dim, exact: false }],
         work: extents.work(storage),
         exact_lane: false,
-        reference: Box::new(Attended { extents, scale, storage, acc }),
+        reference: Box::new(Attended { extents, scale: scale_in(acc, scale), storage, acc }),
     })
 }
 
-/// A block for a tile of a head's queries, or for two of them.
-fn many(extents: &Extents, (storage, machine): (DType, Machine), (scale, acc): (f64, DType)) -> Result<LaunchSpec, Unsupported> {
+/// A block for a tile of a head's queries, or for two of them; with an array for the logarithms of rows' sums, too.
+pub(super) fn many(
+    extents: &Extents,
+    (storage, machine): (DType, Machine),
+    (scale, acc): (f64, DType),
+    lse: Option<Argument>,
+) -> Result<LaunchSpec, Unsupported> {
     let &Extents { batch, heads, group, dim, causal, .. } = extents;
     let planes = u32::try_from(batch * heads).ok().filter(|&planes| planes < 1 << 16);
     let planes = planes.ok_or_else(|| Unsupported(format!("{} heads need too many blocks", batch * heads)))?;
     let Choice { tile: (tm, tn), blocks, pairs, apart, sharing } = Choice::of(extents, storage, machine);
     let blocks = u32::try_from(blocks).map_err(|_| Unsupported("too many queries".to_string()))?;
-    let arguments = vec![
+    let mut arguments = vec![
         ("Q", Q),
         ("K", K),
         ("V", V),
@@ -232,7 +254,13 @@ fn many(extents: &Extents, (storage, machine): (DType, Machine), (scale, acc): (
         ("APART", Argument::Bool(apart)),
         ("ACC", Argument::Type(acc)),
     ];
-    let kernel = if pairs { "attention_pairs" } else { "attention" };
+    arguments.extend(lse.map(|lse| ("lse", lse)));
+    let kernel = match (lse, pairs) {
+        (None, false) => "attention",
+        (None, true) => "attention_pairs",
+        (Some(_), false) => "attention_lse",
+        (Some(_), true) => "attention_lse_pairs",
+    };
     Ok(LaunchSpec { sharing, ..LaunchSpec::new(kernel, arguments, [blocks, planes, 1]) })
 }
 
@@ -288,11 +316,11 @@ fn few(
     ])
 }
 
-struct Attended {
-    extents: Extents,
-    scale: f64,
-    storage: DType,
-    acc: DType,
+pub(super) struct Attended {
+    pub(super) extents: Extents,
+    pub(super) scale: f64,
+    pub(super) storage: DType,
+    pub(super) acc: DType,
 }
 
 impl Attended {

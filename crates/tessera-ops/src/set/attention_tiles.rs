@@ -40,6 +40,7 @@ impl Choice {
         match machine {
             Machine::Cpu => plain((64, 64)),
             // Both tiles and the result's lie in shared memory.
+            Machine::Gpu(_) if storage.bits() > 32 => plain((16, 16)),
             Machine::Gpu(arch) if storage.bits() > 16 => {
                 plain((if extents.dim > 128 && arch.limits().shared_per_sm < 200 << 10 { 16 } else { 32 }, 32))
             }

@@ -15,7 +15,7 @@ use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
-use crate::set::rows;
+use crate::set::{ladders, rows};
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
@@ -36,7 +36,7 @@ pub(crate) static BANDWIDTH: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
-    ladder: &[],
+    ladder: &ladders::COPY,
 };
 
 /// Arrays of any shape, every element of them: whoever wants steps gives a view.

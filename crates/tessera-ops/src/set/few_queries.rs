@@ -46,6 +46,7 @@ pub(super) fn tile(group: usize, queries: usize, dim: usize, storage: DType, mac
     let (least, most, keys) = match machine {
         Machine::Cpu => (1, 128, 64),
         // Both tiles and the result's lie in shared memory.
+        Machine::Gpu(_) if storage.bits() > 32 => (16, 16, 16),
         Machine::Gpu(arch) if storage.bits() > 16 => {
             (16, if dim > 128 && arch.limits().shared_per_sm < 200 << 10 { 16 } else { 32 }, 32)
         }

@@ -5,6 +5,7 @@
 
 use tessera_types::{Arch, DType, Policy, Storage, policy_name};
 
+use super::gemm_ladder;
 use super::gemm_tiles::{self, May};
 use super::product::{self, Blend, Part, Product};
 use crate::draw::Draw;
@@ -47,7 +48,7 @@ pub(crate) static GEMM: Operator = Operator {
         plan: |problem, policy, machine, way| made(problem, policy, machine, Some(way)),
     }),
     gradient: None,
-    ladder: &[],
+    ladder: &gemm_ladder::LADDER,
 };
 
 const CALLS: Calls = Calls {
@@ -354,7 +355,7 @@ fn cut_in(way: &Way, problem: &Problem, policy: Policy, machine: Machine) -> Res
     cuttable(problem, policy).and_then(|product| product.cut_in(way, machine)).ok_or_else(only)?
 }
 
-fn made(problem: &Problem, policy: Policy, machine: Machine, way: Option<&Way>) -> Result<Plan, Unsupported> {
+pub(super) fn made(problem: &Problem, policy: Policy, machine: Machine, way: Option<&Way>) -> Result<Plan, Unsupported> {
     let Storage::Plain(storage) = policy.storage() else {
         return Err(Unsupported(format!("gemm has no block-scaled kernel for `{policy}`")));
     };

@@ -273,7 +273,8 @@ mod tests {
         };
         let told = GEMM_SCALED.resolve(&call(1)).map(|_| ()).unwrap_err().to_string();
         assert_eq!(told, "130 rows and 256 columns of `B` are 2 x 2 blocks of 128, and `SB` has 1 x 2");
-        let c = GEMM_SCALED.resolve(&call(2)).expect("a plan").run().expect("a product");
+        let results = GEMM_SCALED.resolve(&call(2)).expect("a plan").run().expect("a product");
+        let c = &results[0];
         assert_eq!((c.dtype(), c.to_f64().expect("numbers")[0]), (DType::BF16, 256.0));
     }
 }

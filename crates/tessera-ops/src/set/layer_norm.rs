@@ -19,6 +19,6 @@ pub(crate) static LAYER_NORM: Operator = Operator {
     numbers: &[],
     plan: |problem, policy, machine| norm::plan("layer_norm", Centre::Mean, problem, policy, machine),
     ways: None,
-    gradient: None,
+    gradient: Some(&crate::set::norm_backward::LAYER_NORM_BACKWARD),
     ladder: &[],
 };

@@ -17,7 +17,7 @@ use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
 /// Added to the mean square. Kernels take it as a run-time scalar, which has 32 bits in every precision.
-const EPS: f64 = 1e-5_f32 as f64;
+pub(crate) const EPS: f64 = 1e-5_f32 as f64;
 
 /// What deviations are measured from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) enum Centre {
 
 impl Centre {
     /// Names of the arrays of one row, in the kernel's order.
-    fn parameters(self) -> &'static [&'static str] {
+    pub(crate) fn parameters(self) -> &'static [&'static str] {
         match self {
             Centre::Mean => &["weight", "bias"],
             Centre::Zero => &["weight"],
@@ -46,7 +46,7 @@ impl Centre {
     }
 
     /// The launch for rows that are divided so, and what it has in memory. `tensors` are the kernel's: input, parameters, output.
-    fn launch(
+    pub(crate) fn launch(
         self,
         kernel: &'static str,
         division: Division,
@@ -177,12 +177,12 @@ impl Reference for Normalised {
     }
 }
 
-fn problem(batch: u64, sequence: u64, hidden: u64) -> Problem {
+pub(crate) fn problem(batch: u64, sequence: u64, hidden: u64) -> Problem {
     Problem::new(&[("batch", batch), ("sequence", sequence), ("hidden", hidden)], "")
 }
 
 /// Rows and row length of a norm's problem.
-fn extents(problem: &Problem) -> (usize, usize) {
+pub(crate) fn extents(problem: &Problem) -> (usize, usize) {
     ((problem.get("batch") * problem.get("sequence")) as usize, problem.get("hidden") as usize)
 }
 

@@ -13,6 +13,7 @@ use crate::operator::{
     Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
+use crate::set::ladders;
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
@@ -33,7 +34,7 @@ pub(crate) static PERMUTE: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
-    ladder: &[],
+    ladder: &ladders::TRANSPOSE,
 };
 
 /// Axes of a problem; arrays of fewer have the last of them.

@@ -19,6 +19,6 @@ pub(crate) static RMS_NORM: Operator = Operator {
     numbers: &[],
     plan: |problem, policy, machine| norm::plan("rms_norm", Centre::Zero, problem, policy, machine),
     ways: None,
-    gradient: None,
+    gradient: Some(&crate::set::norm_backward::RMS_NORM_BACKWARD),
     ladder: &[],
 };

@@ -14,6 +14,12 @@ pub(crate) fn storage(policy: Policy, operator: &str) -> Result<(DType, DType), 
     }
 }
 
+/// Arguments for a plan's arrays of these names.
+pub(crate) fn arrays(tensors: &[TensorSpec], names: &[&'static str]) -> Vec<(&'static str, Argument)> {
+    let place = |name: &str| tensors.iter().position(|tensor| tensor.name == name).expect("an array of the plan");
+    names.iter().map(|name| (*name, Argument::Tensor(place(name)))).collect()
+}
+
 /// How the rows of a problem are divided among blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Division {
@@ -74,14 +80,19 @@ const PARTS: usize = 256;
 impl Pieces {
     /// Results follow behind by a row and by what the device has resident, so that who waits finds everything there. Between a piece's first
     /// and second reading go by as many pieces: 8 MiB and a row, of caches of 40 MiB and more.
-    fn of(rows: usize, n: usize, storage: DType, arch: Arch) -> Pieces {
+    fn of(arrays: usize, [rows, n]: [usize; 2], storage: DType, arch: Arch) -> Pieces {
         // What a thread's registers hold; 8 bits that no instruction converts take more, and so do accesses of single elements.
         let vectors = (n * storage.bits() as usize).is_multiple_of(VECTOR_BITS);
         let most = if storage.bits() <= 8 && !arch.has_fp8_cvt() || !vectors { 16 } else { 32 };
-        let size = THREADS * (BYTES * 8 / storage.bits() as usize).min(most);
+        let size = THREADS * (BYTES * 8 / storage.bits() as usize).min(most) / arrays;
         let count = n.div_ceil(size);
         let behind = (count + RESIDENT * arch.multiprocessors() as usize).min(rows * count);
         Pieces { rows, size, count, behind }
+    }
+
+    /// Pieces of all rows.
+    pub(crate) fn all(self) -> usize {
+        self.rows * self.count
     }
 
     /// What kernels call these numbers.
@@ -113,21 +124,26 @@ impl Division {
 
     /// The division of `count` rows of `n` elements.
     pub(crate) fn of(count: usize, n: usize, storage: DType, machine: Machine) -> Division {
-        let held = held(storage.bits());
+        Division::of_several(1, [count, n], storage, machine)
+    }
+
+    /// The division of `count` rows of `n` elements of several arrays, all of which a block holds at once.
+    pub(crate) fn of_several(arrays: usize, [count, n]: [usize; 2], storage: DType, machine: Machine) -> Division {
+        let held = held(storage.bits()) / arrays;
         match machine {
             // Half of what a block holds, or all registers of a multiprocessor are one row's.
-            Machine::Gpu(arch) if arch.has_clusters() && (SHARED.min(held + 1)..=BLOCKS * held / 2).contains(&n) => {
+            Machine::Gpu(arch) if arch.has_clusters() && ((SHARED / arrays).min(held + 1)..=BLOCKS * held / 2).contains(&n) => {
                 let mut blocks = BLOCKS;
                 while row_part(n as u64, blocks as u64).is_none() {
                     blocks /= 2;
                 }
                 // Masks, and accesses of single elements, take registers, too.
                 let ragged = if n.is_multiple_of(BLOCKS * ROW_COLUMNS as usize) { 1 } else { 2 };
-                let held = HELD_BYTES * 8 / (storage.bits() as usize).max(32) / ragged;
+                let held = HELD_BYTES * 8 / (storage.bits() as usize).max(32) / ragged / arrays;
                 let warps = n.div_ceil(blocks * Arch::WARP as usize * held).next_power_of_two();
                 Division::Cluster { blocks: blocks as u32, warps: warps as u32 }
             }
-            Machine::Gpu(arch) if n > held => Division::Pieces(Pieces::of(count, n, storage, arch)),
+            Machine::Gpu(arch) if n > held => Division::Pieces(Pieces::of(arrays, [count, n], storage, arch)),
             Machine::Gpu(_) | Machine::Cpu => Division::whole(n, storage, machine),
         }
     }

@@ -13,8 +13,9 @@ use crate::operator::{
     Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
+use crate::set::ladders;
 use crate::set::rows::{self, Division};
-use crate::signature::{Calls, Operand, Signature};
+use crate::signature::{Calls, Operand, Signature, Sizes};
 use crate::work::{Metric, Work, packed_bytes};
 
 pub(crate) static SOFTMAX: Operator = Operator {
@@ -33,8 +34,8 @@ pub(crate) static SOFTMAX: Operator = Operator {
     numbers: &[],
     plan,
     ways: None,
-    gradient: None,
-    ladder: &[],
+    gradient: Some(&crate::set::log_softmax::SOFTMAX_BACKWARD),
+    ladder: &ladders::SOFTMAX,
 };
 
 /// Rows of any shape; where they are causal, the axis before the last one has the queries.
@@ -45,18 +46,21 @@ const CALLS: Calls = Calls {
         "causal" => Signature::new(&[Operand("x", "..batch queries keys")], &[Operand("y", "..batch queries keys")]),
         _ => Signature::new(&[Operand("x", "..rows keys")], &[Operand("y", "..rows keys")]),
     },
-    problem: |sizes| {
-        let [batch, queries] = if sizes.variant == "causal" { ["batch", "queries"] } else { ["", "rows"] };
-        Ok(problem(sizes.get(batch), 1, sizes.get(queries), sizes.get("keys"), sizes.variant))
-    },
+    problem: called,
 };
 
-fn problem(batch: u64, heads: u64, queries: u64, keys: u64, variant: &str) -> Problem {
+/// The problem of sizes that a call's arrays say.
+pub(crate) fn called(sizes: &Sizes) -> Result<Problem, Unsupported> {
+    let [batch, queries] = if sizes.variant == "causal" { ["batch", "queries"] } else { ["", "rows"] };
+    Ok(problem(sizes.get(batch), 1, sizes.get(queries), sizes.get("keys"), sizes.variant))
+}
+
+pub(crate) fn problem(batch: u64, heads: u64, queries: u64, keys: u64, variant: &str) -> Problem {
     Problem::new(&[("batch", batch), ("heads", heads), ("queries", queries), ("keys", keys)], variant)
 }
 
 /// Attention scores, causal ones up to 2048, and single rows: 245 cases.
-fn suite() -> Vec<Problem> {
+pub(crate) fn suite() -> Vec<Problem> {
     let mut cases = Vec::new();
     for batch in [1, 4, 8, 16, 32] {
         for heads in [8, 16, 32, 64] {
@@ -78,7 +82,7 @@ fn quick() -> Vec<(Problem, &'static str)> {
     cases
 }
 
-fn edges() -> Vec<Problem> {
+pub(crate) fn edges() -> Vec<Problem> {
     let mut cases = Vec::new();
     for n in [1, 2, 31, 33, 127, 1000, 1023, 4100] {
         cases.push(problem(1, 1, 5, n, ""));
@@ -92,7 +96,7 @@ fn edges() -> Vec<Problem> {
     cases
 }
 
-fn draw(draw: &mut Draw<'_>) -> Problem {
+pub(crate) fn draw(draw: &mut Draw<'_>) -> Problem {
     if draw.once_in(2) {
         let [queries, keys, batch, heads] = draw.extents(draw.elements(), [2048, 2048, 4, 16]);
         return problem(batch, heads, queries.min(keys), queries.max(keys), "causal");

@@ -13,7 +13,7 @@ use crate::operator::{
     Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
-use crate::set::rows;
+use crate::set::{ladders, rows};
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
@@ -34,7 +34,7 @@ pub(crate) static VECTOR: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
-    ladder: &[],
+    ladder: &ladders::SUM,
 };
 
 /// Arrays of any shape, element by element; what becomes of all of them together has one.

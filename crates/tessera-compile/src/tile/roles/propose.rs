@@ -74,7 +74,7 @@ pub(in crate::tile) fn propose(func: &Func, units: &Units) -> Result<Plan, Reaso
         own.products.push(product);
         own.take(func, &places, product, &mut lefts)?;
     }
-    for own in loops.iter_mut().filter(|own| !own.chained) {
+    for own in &mut loops {
         own.take_scales(func);
     }
     let columns = |&product: &Op| func.ty(func.ops[product].result()).the_tile().shape[1];
@@ -130,16 +130,20 @@ impl Loop {
         self.add(func, ops, (right, 0))
     }
 
-    /// Notes floats that a round loads for what it does with sums, as scales: threads would wait for memory when the product has ended.
+    /// Notes floats that a round loads for what it does with sums, as scales: threads would wait for memory when the product has ended. Of
+    /// chained products lines alone, since whole tiles would leave their factors no slots.
     fn take_scales(&mut self, func: &Func) {
         let ops = &func.blocks[func.ops[self.looped].regions[0]].ops;
         let is_load = |op: Op| func.ops[op].kind.schedule().is_some_and(ScheduleOp::is_weak_load);
         let is_free = |load: Op| func.ops[load].group(2).is_empty() && brought(func, load).is_ok();
         let loads = ops.iter().copied().filter(|&op| is_load(op) && is_free(op));
         let floats = loads.filter(|&op| func.ty(func.ops[op].results[0]).num().is_some_and(DType::is_float));
-        let beside = floats.filter(|&load| {
+        let is_line =
+            |op: Op| func.ty(func.ops[op].results[0]).the_tile().shape.iter().filter(|&&extent| extent > 1).count() <= 1;
+        let beside = floats.filter(|&op| !self.chained || is_line(op)).filter(|&load| {
             let from = func.ops[load].results[0];
-            let takes = |&op: &Op| is_load(op) || is_product(func, op) || !func.ops[op].regions.is_empty();
+            // What becomes of scaled sums is a factor of a chained product.
+            let takes = |&op: &Op| is_load(op) || !self.chained && is_product(func, op) || !func.ops[op].regions.is_empty();
             let reached = |op: &Op| func.ops[*op].operands.iter().any(|&operand| reaches(func, ops, from, operand));
             !ops.iter().filter(|op| takes(op)).any(reached)
         });
@@ -237,17 +241,19 @@ fn rings(func: &Func, loops: &[Loop], lefts: &[Left], plan: &mut Plan) -> Result
     for own in loops {
         let span = func.ops[own.looped].span;
         let load = |factor: &Factor| factor.loads.first().map(|&(load, _)| func.ops[load].results[0]);
+        let factors: Vec<Value> = unique(own.factors.iter().filter(|factor| factor.way == Way::Brought).filter_map(load));
         let tiles = own.tiles.iter().filter(|&&load| brought(func, load).is_ok()).map(|&load| func.ops[load].results[0]);
-        let direct: Vec<Value> =
-            unique(own.factors.iter().filter(|factor| factor.way == Way::Brought).filter_map(load).chain(tiles));
+        let tiles: Vec<Value> = unique(tiles).into_iter().filter(|tile| !factors.contains(tile)).collect();
         let made: Vec<Value> =
             own.factors.iter().filter(|factor| factor.way != Way::Brought).map(|factor| factor.value).collect();
         let raw = own.factors.iter().filter(|factor| factor.way != Way::Brought).flat_map(|factor| &factor.loads);
         let raw = unique(raw.filter(|(_, buffer)| buffer.is_some()).map(|&(load, _)| func.ops[load].results[0]));
-        let mut rings = match own.chained {
-            true => direct.iter().map(|&value| new(0, 1, RingProducer::Tma, vec![value], span)).collect(),
-            false => vec![new(0, 1, RingProducer::Tma, direct, span)],
+        let mut rings: Vec<RingPlan> = match own.chained {
+            true => factors.into_iter().map(|value| new(0, 1, RingProducer::Tma, vec![value], span)).collect(),
+            false => vec![new(0, 1, RingProducer::Tma, factors, span)],
         };
+        // What scales sums comes with the first factor.
+        rings[0].fills[0].extend(tiles);
         rings.push(new(0, 1, RingProducer::Threads, made, span));
         rings.push(new(0, 0, RingProducer::Tma, raw, span));
         rings.retain(|ring| !ring.fills[0].is_empty());

@@ -72,6 +72,7 @@ pub(super) fn emit(file: &ParsedFile, kernel: &SimtKernel, options: &LowerOption
     func.config = kernel.config.clone();
     func.hints.num_warps = Some(kernel.threads.div_ceil(Arch::WARP));
     func.hints.num_threads = Some(kernel.threads);
+    func.hints.occupancy = kernel.occupancy;
     arguments(&mut func, kernel);
     let mut emit = Emit {
         kernel,

@@ -1,0 +1,281 @@
+//! Broken gradients of norms and softmaxes, losses, and reductions.
+
+use tessera_ops::{Argument, Fill, Machine, Plan, Problem};
+use tessera_types::Arch;
+
+use super::{Case, edit, normal, set};
+
+/// Several tiles of rows, the last one ragged.
+const NORM: &[(&str, u64)] = &[("batch", 3), ("sequence", 41), ("hidden", 1000)];
+const ROWS: &[(&str, u64)] = &[("rows", 33), ("n", 130)];
+const SCORES: &[(&str, u64)] = &[("batch", 1), ("heads", 2), ("queries", 100), ("keys", 130)];
+/// Longer than a block's registers hold.
+const LONG: &[(&str, u64)] = &[("rows", 3), ("n", 33_000)];
+
+/// The plan of a GPU without clusters, which cuts long rows into pieces.
+fn on_gpu(operator: &str, variant: &str) -> Plan {
+    let operator = tessera_ops::find(operator).expect("an operator of the library");
+    let policy = "fp32".parse().expect("a policy of the grammar");
+    operator.plan(&Problem::new(LONG, variant), policy, Machine::Gpu(Arch::Sm80)).expect("a plan")
+}
+
+/// Rows of nine pieces, three of which a block takes.
+fn in_three_parts(mut plan: Plan) -> Plan {
+    ["TILES", "PARTS"].iter().for_each(|name| set(&mut plan, name, Argument::Int(3)));
+    plan.launches[0].grid[1] = 3;
+    plan
+}
+
+/// Every second label is the one to ignore.
+fn half_ignored(mut plan: Plan) -> Plan {
+    let labels = plan.tensors.iter_mut().find(|tensor| tensor.name == "labels").expect("there are labels");
+    labels.fill = Fill::Integers { least: 0, greatest: 1 };
+    plan
+}
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        operator: "rms_norm_backward",
+        extents: NORM,
+        variant: "",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("the row's statistics have no gradient", &[("(g - h * along) * scale", "g * scale")]),
+            edit("the weight has no part", &[("dy.astype(ACC) * weight.astype(ACC)", "dy.astype(ACC)")]),
+            edit(
+                "the weight's gradient is of x as it is",
+                &[("sums = sums + g.astype(ACC) * h", "sums = sums + g.astype(ACC) * v.astype(ACC)")],
+            ),
+            edit(
+                "a block's last tile is left out",
+                &[("for i in range(first, last):\n        if AHEAD", "for i in range(first, last - 1):\n        if AHEAD")],
+            ),
+            edit(
+                "parts of sums beyond the first ones are not added",
+                &[
+                    ("range(ct.cdiv(parts.shape[0], PARTS))", "range(1)"),
+                    ("(i, j), (PARTS, COLUMNS)", "(i, j), (16, COLUMNS)"),
+                    ("ct.zeros((PARTS, COLUMNS), parts.dtype)", "ct.zeros((16, COLUMNS), parts.dtype)"),
+                ],
+            ),
+        ],
+    },
+    Case {
+        operator: "layer_norm_backward",
+        extents: NORM,
+        variant: "",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("the mean has no gradient", &[("g = g - ct.sum(g, axis=1, keepdims=True) / N", "pass")]),
+            edit("the row is not centred", &[("h = (v - centre) * scale if CENTRED else v * scale", "h = v * scale")]),
+            edit(
+                "the bias's gradient is times the normalised row",
+                &[("plain = plain + g.astype(ACC)", "plain = plain + g.astype(ACC) * h")],
+            ),
+        ],
+    },
+    Case {
+        operator: "layer_norm_backward",
+        extents: NORM,
+        variant: "",
+        policy: "bf16",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[edit(
+            "what a row is scaled by is rounded to bfloat16",
+            &[(
+                "centre, scale = statistics(v, eps, CENTRED, N)",
+                "centre, scale = statistics(v, eps, CENTRED, N)\n    scale = scale.astype(ct.bfloat16).astype(ACC)",
+            )],
+        )],
+    },
+    Case {
+        operator: "softmax_backward",
+        extents: SCORES,
+        variant: "",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("the row's sum is not subtracted", &[("(dy.astype(ACC) - total)", "dy.astype(ACC)")]),
+            edit("the sum is of cotangents alone", &[("else y.astype(ACC) * dy.astype(ACC)", "else dy.astype(ACC)")]),
+        ],
+    },
+    Case {
+        operator: "softmax_backward",
+        extents: SCORES,
+        variant: "causal",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("the mask lets one key too many through", &[("<= query[:, None]", "<= query[:, None] + 1")]),
+            edit("the second head's queries go on counting", &[(" % QUERIES", "")]),
+        ],
+    },
+    Case {
+        operator: "log_softmax",
+        extents: ROWS,
+        variant: "",
+        policy: "fp32",
+        data: |plan| normal(plan, 200.0, 1.0),
+        text: &[],
+        mutants: &[
+            edit("the largest element is not subtracted", &[("d = v - ct.max(v, axis=1, keepdims=True)", "d = v")]),
+            edit("the logarithm is to base 2", &[("ct.log(ct.sum(power(d", "ct.log2(ct.sum(power(d")]),
+        ],
+    },
+    Case {
+        operator: "log_softmax",
+        extents: LONG,
+        variant: "",
+        policy: "fp32",
+        data: |_| on_gpu("log_softmax", ""),
+        text: &[],
+        mutants: &[
+            edit("sums of pieces are added as they are", &[("parts = power(parts - above, ACC) * ct.load", "parts = ct.load")]),
+            edit("the last piece's padding is counted", &[("-float(\"inf\")", "0.0")]),
+        ],
+    },
+    Case {
+        operator: "log_softmax_backward",
+        extents: ROWS,
+        variant: "",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("the result is taken for a probability", &[("power(y.astype(ACC), ACC) * total", "y.astype(ACC) * total")]),
+            edit("the sum is left out", &[("- power(y.astype(ACC), ACC) * total", "")]),
+        ],
+    },
+    Case {
+        operator: "log_sum_exp",
+        extents: LONG,
+        variant: "",
+        policy: "fp32",
+        data: |_| in_three_parts(normal(on_gpu("log_sum_exp", ""), 100.0, 10.0)),
+        text: &[],
+        mutants: &[
+            edit("what was summed is not brought to the new largest element", &[("total * e + 1.0", "total + 1.0")]),
+            edit("parts are added as they are", &[("all = power(parts - top, ACC) * ct.load", "all = ct.load")]),
+        ],
+    },
+    Case {
+        operator: "cross_entropy",
+        extents: ROWS,
+        variant: "ignore_index=1",
+        policy: "fp32",
+        data: half_ignored,
+        text: &[],
+        mutants: &[
+            edit(
+                "rows to ignore have a loss",
+                &[("ct.where(label == ignore_index, 0.0, ct.reshape(lse, (ROWS,)) - own)", "ct.reshape(lse, (ROWS,)) - own")],
+            ),
+            edit("the label's logit is the next class's", &[("ct.gather(x, (row, label))", "ct.gather(x, (row, label + 1))")]),
+            edit("logits come from a block's first rows", &[("row = i * ROWS + ct.arange", "row = ct.arange")]),
+        ],
+    },
+    Case {
+        operator: "cross_entropy_backward",
+        extents: ROWS,
+        variant: "ignore_index=1",
+        policy: "fp32",
+        data: half_ignored,
+        text: &[],
+        mutants: &[
+            edit(
+                "rows to ignore have a gradient",
+                &[("ct.where(label == ignore_index, 0.0, column(dloss, i, ROWS))", "column(dloss, i, ROWS)")],
+            ),
+            edit("the label's column is as the others", &[("both - ct.where(own, d, 0.0)", "both")]),
+            edit("the cotangent of lse is dropped", &[("(d + column(dlse, i, ROWS))", "d")]),
+        ],
+    },
+    Case {
+        operator: "reduce_rows",
+        extents: LONG,
+        variant: "max",
+        policy: "fp32",
+        data: |_| normal(on_gpu("reduce_rows", "max"), -100.0, 1.0),
+        text: &[],
+        mutants: &[
+            edit(
+                "the last piece's padding is counted",
+                &[(
+                    "padding_mode=padding(OP)).astype(ACC), OP), OP)\n    ct.store(partials, (i, part), ct.reshape(along",
+                    "padding_mode=ZERO).astype(ACC), OP), OP)\n    ct.store(partials, (i, part), ct.reshape(along",
+                )],
+            ),
+            edit("the largest elements start at 0", &[("ct.full(shape, -float(\"inf\"), ACC)", "ct.zeros(shape, ACC)")]),
+        ],
+    },
+    Case {
+        operator: "reduce_rows",
+        extents: ROWS,
+        variant: "norm",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("no root is taken", &[("return ct.sqrt(v)", "return v")]),
+            edit("elements are not squared", &[("return v * v if", "return v if")]),
+        ],
+    },
+    Case {
+        operator: "reduce_columns",
+        extents: &[("rows", 1000), ("n", 70)],
+        variant: "mean",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("sums are not divided", &[("return v / count", "return v")]),
+            edit(
+                "a part alone is the result",
+                &[(
+                    "ct.load(partials, (i, j), (ROWS, COLUMNS), padding_mode=padding(OP))",
+                    "ct.where(ct.arange(ROWS, dtype=ct.int32)[:, None] < 1, ct.load(partials, (i, j), (ROWS, COLUMNS), padding_mode=padding(OP)), 0.0)",
+                )],
+            ),
+        ],
+    },
+    Case {
+        operator: "arg_rows",
+        extents: ROWS,
+        variant: "min",
+        policy: "fp32",
+        data: |mut plan| {
+            plan.tensors[0].fill = Fill::Integers { least: -3, greatest: 3 };
+            plan
+        },
+        text: &[],
+        mutants: &[
+            edit("it is the largest element's place", &[("ct.argmin(v,", "ct.argmax(v,")]),
+            edit(
+                "of equal elements it is another one",
+                &[("ct.argmin(v,", "ct.argmin(v - ct.arange(v.shape[1], dtype=ct.int32)[None, :].astype(v.dtype) * 1.0e-5,")],
+            ),
+        ],
+    },
+    Case {
+        operator: "reduce_rows_backward",
+        extents: ROWS,
+        variant: "norm",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("the root does not divide", &[("d / root", "d")]),
+            edit(
+                "it is the sum of squares' gradient",
+                &[("factor = 2.0 * d if OP == \"sum_squares\" else", "factor = 2.0 * d if OP == \"norm\" else")],
+            ),
+        ],
+    },
+];

@@ -1,0 +1,45 @@
+"""sum = x + residual, and y = rms_norm(sum, weight) or layer_norm(sum, weight, bias), in one reading of x and residual: the norm is of what is stored in
+sum, statistics in ACC.
+
+Long rows are shared by the blocks of a cluster, where there are some. Those that its registers, or else a block's, cannot hold are added up first, and
+normalised by the kernels of rms_norm.py and layer_norm.py.
+"""
+import cuda.tile as ct
+import tessera
+
+
+def added(x, residual, sum, i, ACC, ROWS, N):
+    a = ct.load(x, (i, 0), (ROWS, N), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
+    b = ct.load(residual, (i, 0), (ROWS, N), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
+    stored = (a + b).astype(sum.dtype)
+    ct.store(sum, (i, 0), stored)
+    return stored.astype(ACC)
+
+
+@tessera.kernel
+def add_rms_norm(x, residual, weight, sum, y, eps: float, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int]):
+    i = ct.bid(0)
+    v = added(x, residual, sum, i, ACC, ROWS, N)
+    scale = ct.rsqrt(ct.sum(v * v, axis=1, keepdims=True) / N + eps)
+    w = ct.load(weight, (0,), (N,)).astype(ACC)
+    ct.store(y, (i, 0), (v * scale * w).astype(y.dtype))
+
+
+@tessera.kernel
+def add_layer_norm(x, residual, weight, bias, sum, y, eps: float, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int]):
+    i = ct.bid(0)
+    v = added(x, residual, sum, i, ACC, ROWS, N)
+    d = v - ct.sum(v, axis=1, keepdims=True) / N
+    scale = ct.rsqrt(ct.sum(d * d, axis=1, keepdims=True) / N + eps)
+    w = ct.load(weight, (0,), (N,)).astype(ACC)
+    b = ct.load(bias, (0,), (N,)).astype(ACC)
+    ct.store(y, (i, 0), (d * scale * w + b).astype(y.dtype))
+
+
+@tessera.kernel
+def add(x, residual, sum, ACC: ct.Constant, CHUNK: ct.Constant[int]):
+    pieces = ct.cdiv(x.shape[1], CHUNK)
+    i, j = ct.bid(0) // pieces, ct.bid(0) % pieces
+    a = ct.load(x, (i, j), (1, CHUNK)).astype(ACC)
+    b = ct.load(residual, (i, j), (1, CHUNK)).astype(ACC)
+    ct.store(sum, (i, j), (a + b).astype(sum.dtype))

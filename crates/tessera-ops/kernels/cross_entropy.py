@@ -1,0 +1,140 @@
+"""Logarithms of sums of exponentials over rows, the cross entropy of logits and class numbers, and their gradients, in ACC:
+
+    log_sum_exp             y = log(sum of exp(x))
+    log_sum_exp_backward    dx = exp(x - y) * dy
+    cross_entropy           lse = log_sum_exp(x), loss = lse - x[label], or 0 where the label is the one to ignore
+    cross_entropy_backward  dx = exp(x - lse) * (dloss + dlse) - [column is the label] * dloss, with 0 for the dloss of a row to ignore
+
+Short rows lie in registers. Of long ones a block takes some pieces, and the last block of a row to come puts together what all have left, in
+their order. As the forward pass gives `lse`, the gradients know all of a row beforehand: they are taken tile by tile, whatever a row's length.
+"""
+import cuda.tile as ct
+import tessera
+
+ZERO = ct.PaddingMode.ZERO
+LOG2_E = 1.4426950408889634
+
+
+def power(distance, ACC):
+    return ct.exp2(distance * LOG2_E, flush_to_zero=ACC == ct.float32)
+
+
+def in_rows(x, i, ACC, ROWS, N):
+    v = ct.load(x, (i, 0), (ROWS, N), padding_mode=ZERO).astype(ACC)
+    most = ct.max(v, axis=1, keepdims=True)
+    # A finite number: of a row that is all -inf the sum is 0.
+    most = ct.where(most == -float("inf"), 0.0, most)
+    return most + ct.log(ct.sum(power(v - most, ACC), axis=1, keepdims=True))
+
+
+def loss_of(x, labels, lse, i, ignore_index, ACC, ROWS):
+    label = ct.load(labels, (i,), (ROWS,), padding_mode=ZERO)
+    row = i * ROWS + ct.arange(ROWS, dtype=ct.int32)
+    own = ct.gather(x, (row, label)).astype(ACC)
+    return ct.where(label == ignore_index, 0.0, ct.reshape(lse, (ROWS,)) - own)
+
+
+@tessera.kernel
+def log_sum_exp(x, y, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.reshape(in_rows(x, i, ACC, ROWS, N), (ROWS,)))
+
+
+@tessera.kernel
+def cross_entropy(x, labels, loss, lse, ignore_index: int, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int]):
+    i = ct.bid(0)
+    y = in_rows(x, i, ACC, ROWS, N)
+    ct.store(lse, (i,), ct.reshape(y, (ROWS,)))
+    ct.store(loss, (i,), loss_of(x, labels, y, i, ignore_index, ACC, ROWS))
+
+
+def in_parts(x, tops, sums, arrived, ACC, CHUNK, TILES, PARTS, N):
+    """What a block's pieces of a row come to. True, with the row's result, in the block that finds all others done."""
+    i, part = ct.bid(0), ct.bid(1)
+    most, total = ct.full((1, CHUNK), -3.0e38, ACC), ct.zeros((1, CHUNK), ACC)
+    for k in range(part * TILES, min(part * TILES + TILES, ct.cdiv(N, CHUNK))):
+        v = ct.load(x, (i, k), (1, CHUNK), padding_mode=ct.PaddingMode.NEG_INF).astype(ACC)
+        above = ct.maximum(most, v, propagate_nan=True)
+        # One power an element: what was largest, or the element, is the largest now.
+        low = ct.minimum(most, v, propagate_nan=True)
+        e = power(low - above, ACC)
+        total = ct.where(v > most, total * e + 1.0, total + e)
+        most = above
+    top = ct.max(most, axis=1, keepdims=True, propagate_nan=True)
+    ct.store(tops, (i, part), top)
+    ct.store(sums, (i, part), ct.sum(total * power(most - top, ACC), axis=1, keepdims=True))
+    last = ct.atomic_add(arrived, i, 1) == ct.num_blocks(1) - 1
+    y = ct.zeros((1, 1), ACC)
+    if last:
+        ct.atomic_xchg(arrived, i, 0, memory_order=ct.MemoryOrder.RELAXED)
+        parts = ct.load(tops, (i, 0), (1, PARTS), padding_mode=ct.PaddingMode.NEG_INF)
+        top = ct.max(parts, axis=1, keepdims=True, propagate_nan=True)
+        all = power(parts - top, ACC) * ct.load(sums, (i, 0), (1, PARTS), padding_mode=ZERO)
+        y = top + ct.log(ct.sum(all, axis=1, keepdims=True))
+    return last, y
+
+
+@tessera.kernel(num_warps=8)
+def log_sum_exp_parts(
+    x,
+    tops,
+    sums,
+    arrived,
+    y,
+    ACC: ct.Constant,
+    CHUNK: ct.Constant[int],
+    TILES: ct.Constant[int],
+    PARTS: ct.Constant[int],
+    N: ct.Constant[int],
+):
+    last, result = in_parts(x, tops, sums, arrived, ACC, CHUNK, TILES, PARTS, N)
+    if last:
+        ct.store(y, (ct.bid(0),), ct.reshape(result, (1,)))
+
+
+@tessera.kernel(num_warps=8)
+def cross_entropy_parts(
+    x,
+    labels,
+    tops,
+    sums,
+    arrived,
+    loss,
+    lse,
+    ignore_index: int,
+    ACC: ct.Constant,
+    CHUNK: ct.Constant[int],
+    TILES: ct.Constant[int],
+    PARTS: ct.Constant[int],
+    N: ct.Constant[int],
+):
+    last, result = in_parts(x, tops, sums, arrived, ACC, CHUNK, TILES, PARTS, N)
+    if last:
+        i = ct.bid(0)
+        ct.store(lse, (i,), ct.reshape(result, (1,)))
+        ct.store(loss, (i,), loss_of(x, labels, result, i, ignore_index, ACC, 1))
+
+
+def column(a, i, ROWS):
+    """A number a row, beside the row."""
+    return ct.reshape(ct.load(a, (i,), (ROWS,), padding_mode=ZERO), (ROWS, 1))
+
+
+@tessera.kernel
+def log_sum_exp_backward(x, y, dy, dx, ACC: ct.Constant, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
+    i, j = ct.bid(1), ct.bid(0)
+    v = ct.load(x, (i, j), (ROWS, COLUMNS), padding_mode=ZERO).astype(ACC)
+    ct.store(dx, (i, j), (power(v - column(y, i, ROWS), ACC) * column(dy, i, ROWS)).astype(dx.dtype))
+
+
+@tessera.kernel
+def cross_entropy_backward(
+    x, labels, lse, dloss, dlse, dx, ignore_index: int, ACC: ct.Constant, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]
+):
+    i, j = ct.bid(1), ct.bid(0)
+    v = ct.load(x, (i, j), (ROWS, COLUMNS), padding_mode=ZERO).astype(ACC)
+    label = column(labels, i, ROWS)
+    d = ct.where(label == ignore_index, 0.0, column(dloss, i, ROWS))
+    own = j * COLUMNS + ct.arange(COLUMNS, dtype=ct.int32)[None, :] == label
+    both = power(v - column(lse, i, ROWS), ACC) * (d + column(dlse, i, ROWS))
+    ct.store(dx, (i, j), (both - ct.where(own, d, 0.0)).astype(dx.dtype))

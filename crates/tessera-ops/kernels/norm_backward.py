@@ -1,0 +1,242 @@
+"""Gradients of the norms over the last axis, with statistics computed again from x, in ACC:
+
+    h = (x - c) / sqrt(mean((x - c)^2) + eps)        c is the row's mean (layer norm) or 0 (RMS norm)
+    g = dy * weight
+    dx = (g - mean(g) - h * mean(g * h)) / sqrt(...)  without mean(g) where c is 0
+    dweight = sum of dy * h over rows, dbias = sum of dy over rows
+
+A block takes TILES tiles of ROWS rows, whose next one is on its way while one is worked on, and leaves its part of the sums over rows. A
+second launch adds up the parts in the order of the blocks, so a result never depends on how they are scheduled. Rows that leave no
+registers for such parts are taken one by one; a block of columns then reads x and dy once more, with what is known of each row.
+"""
+import cuda.tile as ct
+import tessera
+
+ZERO = ct.PaddingMode.ZERO
+
+
+def statistics(v, eps, CENTRED, N):
+    """A row's centre, and what it is scaled by."""
+    centre = ct.sum(v, axis=1, keepdims=True) / N if CENTRED else ct.zeros((v.shape[0], 1), v.dtype)
+    d = v - centre if CENTRED else v
+    return centre, ct.rsqrt(ct.sum(d * d, axis=1, keepdims=True) / N + eps)
+
+
+def of_rows(x, weight, dy, left, eps, CENTRED, ACC, N):
+    """The gradient of some rows, of which so many are left, and their normalised elements."""
+    v, g = x.astype(ACC), dy.astype(ACC) * weight.astype(ACC)
+    centre, scale = statistics(v, eps, CENTRED, N)
+    if x.shape[0] > 1:
+        # What lies behind the last row is 0, and has no scale where eps is 0, too.
+        scale = ct.where(ct.arange(x.shape[0], dtype=ct.int32)[:, None] < left, scale, 0.0)
+    h = (v - centre) * scale if CENTRED else v * scale
+    along = ct.sum(g * h, axis=1, keepdims=True) / N
+    if CENTRED:
+        g = g - ct.sum(g, axis=1, keepdims=True) / N
+    return (g - h * along) * scale, h
+
+
+def both(x, dy, i, ROWS, N):
+    return ct.load(x, (i, 0), (ROWS, N), padding_mode=ZERO), ct.load(dy, (i, 0), (ROWS, N), padding_mode=ZERO)
+
+
+def sums_of_rows(x, weight, dy, dx, eps, CENTRED, ACC, ROWS, TILES, AHEAD, HELD, N):
+    """Writes the gradients of a block's rows, and gives its sums of dy * h and of dy. HELD: the weight stays in registers meanwhile."""
+    first = ct.bid(0) * TILES
+    last = min(first + TILES, ct.cdiv(x.shape[0], ROWS))
+    if HELD:
+        w = ct.load(weight, (0,), (N,))
+    sums = ct.zeros((ROWS, N), ACC)
+    plain = ct.zeros((ROWS, N), ACC) if CENTRED else None
+    v, g = both(x, dy, first, ROWS, N)
+    for i in range(first, last):
+        if AHEAD:
+            next = both(x, dy, i + 1, ROWS, N)
+        elif i > first:
+            v, g = both(x, dy, i, ROWS, N)
+        left = x.shape[0] - i * ROWS
+        d, h = of_rows(v, w if HELD else ct.load(weight, (0,), (N,)), g, left, eps, CENTRED, ACC, N)
+        ct.store(dx, (i, 0), d.astype(dx.dtype))
+        sums = sums + g.astype(ACC) * h
+        if CENTRED:
+            plain = plain + g.astype(ACC)
+        if AHEAD:
+            v, g = next
+    return ct.sum(sums, axis=0, keepdims=True), ct.sum(plain, axis=0, keepdims=True) if CENTRED else None
+
+
+@tessera.kernel(num_warps=16, occupancy=2)
+def rms_norm_backward(
+    x, weight, dy, dweights, dx, eps: float, ACC: ct.Constant, ROWS: ct.Constant[int], TILES: ct.Constant[int], N: ct.Constant[int]
+):
+    sums, plain = sums_of_rows(x, weight, dy, dx, eps, False, ACC, ROWS, TILES, True, True, N)
+    ct.store(dweights, (ct.bid(0), 0), sums)
+
+
+@tessera.kernel(num_warps=8, occupancy=3)
+def layer_norm_backward(
+    x,
+    weight,
+    dy,
+    dweights,
+    dbiases,
+    dx,
+    eps: float,
+    ACC: ct.Constant,
+    ROWS: ct.Constant[int],
+    TILES: ct.Constant[int],
+    N: ct.Constant[int],
+):
+    sums, plain = sums_of_rows(x, weight, dy, dx, eps, True, ACC, ROWS, TILES, True, True, N)
+    ct.store(dweights, (ct.bid(0), 0), sums)
+    ct.store(dbiases, (ct.bid(0), 0), plain)
+
+
+@tessera.kernel
+def rms_norm_backward_wide(
+    x,
+    weight,
+    dy,
+    dweights,
+    dx,
+    eps: float,
+    ACC: ct.Constant,
+    ROWS: ct.Constant[int],
+    TILES: ct.Constant[int],
+    AHEAD: ct.Constant[bool],
+    N: ct.Constant[int],
+):
+    sums, plain = sums_of_rows(x, weight, dy, dx, eps, False, ACC, ROWS, TILES, AHEAD, N <= 4096, N)
+    ct.store(dweights, (ct.bid(0), 0), sums)
+
+
+@tessera.kernel
+def layer_norm_backward_wide(
+    x,
+    weight,
+    dy,
+    dweights,
+    dbiases,
+    dx,
+    eps: float,
+    ACC: ct.Constant,
+    ROWS: ct.Constant[int],
+    TILES: ct.Constant[int],
+    AHEAD: ct.Constant[bool],
+    N: ct.Constant[int],
+):
+    sums, plain = sums_of_rows(x, weight, dy, dx, eps, True, ACC, ROWS, TILES, AHEAD, N <= 4096, N)
+    ct.store(dweights, (ct.bid(0), 0), sums)
+    ct.store(dbiases, (ct.bid(0), 0), plain)
+
+
+def piece(x, weight, dy, i, k, ACC, CHUNK):
+    """Elements of a piece of a row, and cotangents times weights."""
+    v = ct.load(x, (i, k), (1, CHUNK), padding_mode=ZERO).astype(ACC)
+    w = ct.load(weight, (k,), (CHUNK,), padding_mode=ZERO).astype(ACC)
+    return v, ct.load(dy, (i, k), (1, CHUNK), padding_mode=ZERO).astype(ACC) * w
+
+
+@tessera.kernel
+def norm_backward_rows(
+    x,
+    weight,
+    dy,
+    centres,
+    scales,
+    dx,
+    eps: float,
+    CENTRED: ct.Constant[bool],
+    ACC: ct.Constant,
+    CHUNK: ct.Constant[int],
+    N: ct.Constant[int],
+):
+    """A row that is read in pieces several times: all but the first time it is found in the cache."""
+    i = ct.bid(0)
+    pieces = ct.cdiv(N, CHUNK)
+    centre = ct.zeros((1, 1), ACC)
+    if CENTRED:
+        for k in range(pieces):
+            centre = centre + ct.sum(ct.load(x, (i, k), (1, CHUNK), padding_mode=ZERO).astype(ACC), axis=1, keepdims=True)
+        centre = centre / N
+    squares = ct.zeros((1, 1), ACC)
+    for k in range(pieces):
+        d = ct.load(x, (i, k), (1, CHUNK), padding_mode=ZERO).astype(ACC) - centre
+        if CENTRED:
+            d = ct.where(ct.arange(CHUNK, dtype=ct.int32)[None, :] < N - k * CHUNK, d, 0.0)
+        squares = squares + ct.sum(d * d, axis=1, keepdims=True)
+    scale = ct.rsqrt(squares / N + eps)
+    along, plain = ct.zeros((1, 1), ACC), ct.zeros((1, 1), ACC)
+    for k in range(pieces):
+        v, g = piece(x, weight, dy, i, k, ACC, CHUNK)
+        along = along + ct.sum(g * ((v - centre) * scale), axis=1, keepdims=True)
+        if CENTRED:
+            plain = plain + ct.sum(g, axis=1, keepdims=True)
+    along, plain = along / N, plain / N
+    for k in range(pieces):
+        v, g = piece(x, weight, dy, i, k, ACC, CHUNK)
+        ct.store(dx, (i, k), ((g - plain - (v - centre) * scale * along) * scale).astype(dx.dtype))
+    ct.store(centres, (i, 0), centre)
+    ct.store(scales, (i, 0), scale)
+
+
+def sums_of_columns(x, dy, centres, scales, ACC, ROWS, TILES, COLUMNS):
+    """A block's sums over TILES tiles of rows of COLUMNS columns, where each row's statistics are known: of dy * h, and of dy."""
+    j = ct.bid(0)
+    first = ct.bid(1) * TILES
+    last = min(first + TILES, ct.cdiv(x.shape[0], ROWS))
+    sums, plain = ct.zeros((ROWS, COLUMNS), ACC), ct.zeros((ROWS, COLUMNS), ACC)
+    for i in range(first, last):
+        v = ct.load(x, (i, j), (ROWS, COLUMNS), padding_mode=ZERO).astype(ACC)
+        g = ct.load(dy, (i, j), (ROWS, COLUMNS), padding_mode=ZERO).astype(ACC)
+        centre, scale = ct.load(centres, (i, 0), (ROWS, 1), padding_mode=ZERO), ct.load(scales, (i, 0), (ROWS, 1), padding_mode=ZERO)
+        sums = sums + g * ((v - centre) * scale)
+        plain = plain + g
+    return ct.sum(sums, axis=0, keepdims=True), ct.sum(plain, axis=0, keepdims=True)
+
+
+@tessera.kernel
+def rms_norm_backward_columns(
+    x, dy, centres, scales, dweights, ACC: ct.Constant, ROWS: ct.Constant[int], TILES: ct.Constant[int], COLUMNS: ct.Constant[int]
+):
+    sums, plain = sums_of_columns(x, dy, centres, scales, ACC, ROWS, TILES, COLUMNS)
+    ct.store(dweights, (ct.bid(1), ct.bid(0)), sums)
+
+
+@tessera.kernel
+def layer_norm_backward_columns(
+    x,
+    dy,
+    centres,
+    scales,
+    dweights,
+    dbiases,
+    ACC: ct.Constant,
+    ROWS: ct.Constant[int],
+    TILES: ct.Constant[int],
+    COLUMNS: ct.Constant[int],
+):
+    sums, plain = sums_of_columns(x, dy, centres, scales, ACC, ROWS, TILES, COLUMNS)
+    ct.store(dweights, (ct.bid(1), ct.bid(0)), sums)
+    ct.store(dbiases, (ct.bid(1), ct.bid(0)), plain)
+
+
+def total(parts, j, PARTS, COLUMNS):
+    """The sum over an array's rows of some of its columns."""
+    acc = ct.zeros((PARTS, COLUMNS), parts.dtype)
+    for i in range(ct.cdiv(parts.shape[0], PARTS)):
+        acc = acc + ct.load(parts, (i, j), (PARTS, COLUMNS), padding_mode=ZERO)
+    return ct.sum(acc, axis=0)
+
+
+@tessera.kernel
+def rms_norm_sums(dweights, dweight, PARTS: ct.Constant[int], COLUMNS: ct.Constant[int]):
+    j = ct.bid(0)
+    ct.store(dweight, (j,), total(dweights, j, PARTS, COLUMNS).astype(dweight.dtype))
+
+
+@tessera.kernel
+def layer_norm_sums(dweights, dbiases, dweight, dbias, PARTS: ct.Constant[int], COLUMNS: ct.Constant[int]):
+    j = ct.bid(0)
+    ct.store(dweight, (j,), total(dweights, j, PARTS, COLUMNS).astype(dweight.dtype))
+    ct.store(dbias, (j,), total(dbiases, j, PARTS, COLUMNS).astype(dbias.dtype))

@@ -1,0 +1,373 @@
+//! Gradients of the norms: of `x`, and of what is common to all rows, whose gradients are sums over rows. Problems and numbers are the norms'.
+//!
+//! What is saved of the forward pass is nothing: a block that has a row and its cotangents knows the row's statistics for the price of two more
+//! reductions, where reading them would save no pass over `x`. Three ways to divide the work (`n` elements of a row):
+//!
+//! | | launches | sums over rows |
+//! |---|---|---|
+//! | registers hold a row, its cotangents and its sums | 2 | of a block's rows in registers; then of blocks |
+//! | longer rows | 3 | of columns that are read once more, beside each row's statistics; then of blocks |
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use tessera_types::{DType, ErrorModel, Policy};
+
+use crate::element::{storable, sum, underflow};
+use crate::operator::{
+    Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
+};
+use crate::problem::Problem;
+use crate::set::norm::{self, Centre, EPS};
+use crate::set::rows;
+use crate::signature::{Calls, Operand, Signature};
+use crate::work::{Metric, Work, packed_bytes};
+
+pub(crate) static RMS_NORM_BACKWARD: Operator = operator(Centre::Zero);
+pub(crate) static LAYER_NORM_BACKWARD: Operator = operator(Centre::Mean);
+
+const PRECISIONS: &[&str] = &["fp32", "fp16", "bf16"];
+
+/// How an operator makes plans.
+type Planning = fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>;
+
+const fn operator(centre: Centre) -> Operator {
+    let (name, plan): (_, Planning) = match centre {
+        Centre::Mean => ("layer_norm_backward", |problem, policy, machine| self::plan(Centre::Mean, problem, policy, machine)),
+        Centre::Zero => ("rms_norm_backward", |problem, policy, machine| self::plan(Centre::Zero, problem, policy, machine)),
+    };
+    Operator {
+        name,
+        about: match centre {
+            Centre::Mean => "gradient of layer normalisation: of x, weight and bias",
+            Centre::Zero => "gradient of RMS normalisation: of x and weight",
+        },
+        file: "norm_backward.py",
+        source: include_str!("../../kernels/norm_backward.py"),
+        precisions: PRECISIONS,
+        further_precisions: &["fp64"],
+        suite: Vec::new,
+        further_suite,
+        quick: || norm::quick(PRECISIONS),
+        edges: norm::edges,
+        draw: norm::draw,
+        calls: Calls {
+            variants: &[""],
+            default: Some(""),
+            signature: match centre {
+                Centre::Mean => |_| Signature::new(INPUTS, &[DX, DWEIGHT, Operand("dbias", "hidden")]).scalars(&["eps"]),
+                Centre::Zero => |_| Signature::new(INPUTS, &[DX, DWEIGHT]).scalars(&["eps"]),
+            },
+            problem: |sizes| Ok(norm::problem(1, sizes.get("rows"), sizes.get("hidden"))),
+        },
+        numbers: &[],
+        plan,
+        ways: None,
+        gradient: None,
+        ladder: &[],
+    }
+}
+
+/// Activations of language models: 16 to 256 MiB in 16 bits.
+fn further_suite() -> Vec<Problem> {
+    let sizes =
+        [(32768, 768), (16384, 1024), (16384, 2048), (16384, 4096), (8192, 5120), (8192, 8192), (4096, 11008), (2048, 16384)];
+    sizes.map(|(sequence, hidden)| norm::problem(1, sequence, hidden)).to_vec()
+}
+
+const INPUTS: &[Operand] = &[Operand("x", "..rows hidden"), Operand("weight", "hidden"), Operand("dy", "..rows hidden")];
+const DX: Operand = Operand("dx", "..rows hidden");
+const DWEIGHT: Operand = Operand("dweight", "hidden");
+
+/// How rows are divided among blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Division {
+    /// So many blocks take some tiles of so many rows, with the sums of these in registers; `ahead` is whether the next tile is on its way
+    /// meanwhile, `wide` of rows that take more registers than two blocks of a multiprocessor have.
+    Held { rows: usize, wide: bool, ahead: bool },
+    /// Rows are read in pieces, and columns once more.
+    Columns,
+}
+
+/// Threads of a multiprocessor hold so many elements of an accumulator of 32 bits beside a row and its cotangents.
+const HELD: usize = 8192;
+/// The tile of a block of 16 warps, two of which are resident: a thread's eight elements of three arrays leave 64 registers. With a second sum it is
+/// half as large, of eight warps, and three are resident.
+const TILE: usize = 4096;
+/// Elements of a piece of a row that is read in pieces.
+const CHUNK: usize = 4096;
+/// A tile of columns: lines of 128 bytes in 16 bits.
+const COLUMN_TILE: (usize, usize) = (32, 64);
+/// Parts of sums that are added up at a time, and columns of a block that does.
+const PARTS: usize = 64;
+const PART_COLUMNS: usize = 32;
+
+impl Division {
+    fn of(n: usize, centre: Centre, storage: DType, acc: DType, machine: Machine) -> Division {
+        let width = n.next_power_of_two();
+        let in_words = acc.bits() as usize / 32;
+        if let Machine::Cpu = machine {
+            return if n <= 1 << 16 {
+                Division::Held { rows: (TILE / width).clamp(1, 16), wide: true, ahead: false }
+            } else {
+                Division::Columns
+            };
+        }
+        // The mean takes another sum of cotangents. Masks take registers, too.
+        let sums = if centre == Centre::Mean { 2 } else { 1 };
+        let tile = TILE / sums / if width == n { 1 } else { 2 };
+        // Numbers of 64 bits take two registers, and what is computed of them some more.
+        if width <= tile && in_words == 1 {
+            return Division::Held { rows: (tile / width).min(64), wide: false, ahead: true };
+        }
+        let whole = width == n && storage.bits() <= 16 && centre == Centre::Zero;
+        match width * in_words * in_words {
+            words if words <= TILE => Division::Held { rows: (TILE / (2 * words)).clamp(1, 64), wide: true, ahead: true },
+            words if words <= HELD => Division::Held { rows: 1, wide: true, ahead: whole },
+            _ => Division::Columns,
+        }
+    }
+}
+
+/// Blocks that share rows: what a GPU has resident, or enough for the cores of a CPU.
+fn blocks(machine: Machine, each: usize) -> usize {
+    match machine {
+        Machine::Cpu => 32,
+        Machine::Gpu(arch) => each * arch.multiprocessors() as usize,
+    }
+}
+
+fn plan(centre: Centre, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+    let (storage, acc) = rows::storage(policy, if centre == Centre::Mean { "layer_norm_backward" } else { "rms_norm_backward" })?;
+    let (count, n) = norm::extents(problem);
+    let mut x = TensorSpec::new("x", storage, [count, n], Role::Input);
+    if centre == Centre::Mean {
+        x.fill = Fill::Normal { mean: 1.0, sd: 1.0 };
+    }
+    let mut tensors = vec![
+        x,
+        TensorSpec::new("weight", storage, [n], Role::Input),
+        TensorSpec::new("dy", storage, [count, n], Role::Input),
+        TensorSpec::new("dx", storage, [count, n], Role::Output),
+        TensorSpec::new("dweight", storage, [n], Role::Output),
+    ];
+    if centre == Centre::Mean {
+        tensors.push(TensorSpec::new("dbias", storage, [n], Role::Output));
+    }
+    let common = tensors.len() - 4;
+    let mut outputs = vec![OutputRows { tensor: 3, rows: count, row_len: n, exact: false }];
+    outputs.extend((4..4 + common).map(|tensor| OutputRows { tensor, rows: 1, row_len: n, exact: false }));
+    let launches = launches(centre, [count, n], (storage, acc), machine, &mut tensors)?;
+    let elements = (count * n) as u64;
+    Ok(Plan {
+        outputs,
+        tensors,
+        launches,
+        work: Work {
+            read_bytes: packed_bytes(storage, 2 * elements + n as u64),
+            write_bytes: packed_bytes(storage, elements + (common * n) as u64),
+            flops: if centre == Centre::Mean { 16 } else { 11 } * elements,
+            compute: None,
+            metric: Metric::Bandwidth,
+            formula: "x, dy and weight read once, dx and sums over rows written once",
+        },
+        exact_lane: false,
+        reference: Box::new(Gradients { centre, count, n, out: storage, acc }),
+    })
+}
+
+/// The launches, and what they have in memory between them.
+fn launches(
+    centre: Centre,
+    [count, n]: [usize; 2],
+    (storage, acc): (DType, DType),
+    machine: Machine,
+    tensors: &mut Vec<TensorSpec>,
+) -> Result<Vec<LaunchSpec>, Unsupported> {
+    let int = |name, value: usize| (name, Argument::Int(value as i64));
+    let of_acc = ("ACC", Argument::Type(acc));
+    let eps = ("eps", Argument::Float(EPS));
+    let (sums, results): (&[_], &[_]) = match centre {
+        Centre::Mean => (&["dweights", "dbiases"], &["dweight", "dbias"]),
+        Centre::Zero => (&["dweights"], &["dweight"]),
+    };
+    let mut launches = Vec::new();
+    match Division::of(n, centre, storage, acc, machine) {
+        Division::Held { rows, wide, ahead } => {
+            let tiles = count.div_ceil(rows);
+            let resident = match centre {
+                _ if n > TILE => 1,
+                Centre::Mean if !wide => 3,
+                Centre::Mean | Centre::Zero => 2,
+            };
+            let per_block = tiles.div_ceil(blocks(machine, resident)).max(1);
+            let parts = tiles.div_ceil(per_block).max(1);
+            tensors.extend(sums.iter().map(|name| TensorSpec::new(name, acc, [parts, n], Role::Workspace)));
+            let mut arguments = rows::arrays(tensors, &["x", "weight", "dy"]);
+            arguments.extend(rows::arrays(tensors, sums));
+            arguments.extend(rows::arrays(tensors, &["dx"]));
+            arguments.extend([eps, of_acc, int("ROWS", rows), int("TILES", per_block), int("N", n)]);
+            arguments.extend(wide.then_some(("AHEAD", Argument::Bool(ahead))));
+            let kernel = match (centre, wide) {
+                (Centre::Mean, false) => "layer_norm_backward",
+                (Centre::Mean, true) => "layer_norm_backward_wide",
+                (Centre::Zero, false) => "rms_norm_backward",
+                (Centre::Zero, true) => "rms_norm_backward_wide",
+            };
+            launches.push(LaunchSpec::new(kernel, arguments, rows::grid(parts, 1)?));
+        }
+        Division::Columns => {
+            let (rows, columns) = COLUMN_TILE;
+            let (tiles, across) = (count.div_ceil(rows), n.div_ceil(columns));
+            let per_block = tiles.div_ceil(blocks(machine, 8).div_ceil(across)).max(1);
+            let parts = tiles.div_ceil(per_block).max(1);
+            tensors.extend(["centres", "scales"].map(|name| TensorSpec::new(name, acc, [count, 1], Role::Workspace)));
+            tensors.extend(sums.iter().map(|name| TensorSpec::new(name, acc, [parts, n], Role::Workspace)));
+            let mut arguments = rows::arrays(tensors, &["x", "weight", "dy", "centres", "scales", "dx"]);
+            arguments.extend([
+                eps,
+                ("CENTRED", Argument::Bool(centre == Centre::Mean)),
+                of_acc,
+                int("CHUNK", CHUNK),
+                int("N", n),
+            ]);
+            if count > 0 {
+                launches.push(LaunchSpec::new("norm_backward_rows", arguments, rows::grid(count, 1)?));
+            }
+            let mut arguments = rows::arrays(tensors, &["x", "dy", "centres", "scales"]);
+            arguments.extend(rows::arrays(tensors, sums));
+            arguments.extend([of_acc, int("ROWS", rows), int("TILES", per_block), int("COLUMNS", columns)]);
+            let kernel = if centre == Centre::Mean { "layer_norm_backward_columns" } else { "rms_norm_backward_columns" };
+            let [across, ..] = rows::grid(across, 1)?;
+            launches.push(LaunchSpec::new(kernel, arguments, [across, parts as u32, 1]));
+        }
+    }
+    let mut arguments = rows::arrays(tensors, sums);
+    arguments.extend(rows::arrays(tensors, results));
+    arguments.extend([int("PARTS", PARTS), int("COLUMNS", PART_COLUMNS)]);
+    let kernel = if centre == Centre::Mean { "layer_norm_sums" } else { "rms_norm_sums" };
+    launches.push(LaunchSpec::new(kernel, arguments, rows::grid(n, PART_COLUMNS)?));
+    Ok(launches)
+}
+
+struct Gradients {
+    centre: Centre,
+    count: usize,
+    n: usize,
+    out: DType,
+    acc: DType,
+}
+
+/// What is known of a row.
+struct Row {
+    /// Normalised elements, and the largest error of each.
+    h: Vec<f64>,
+    h_error: Vec<f64>,
+    scale: f64,
+}
+
+/// Sums over some rows: of terms, of their magnitudes, and of the errors that they bring along.
+#[derive(Clone)]
+struct Sums {
+    want: Vec<f64>,
+    magnitude: Vec<f64>,
+    error: Vec<f64>,
+}
+
+/// Rows whose terms are summed up before those of others are added.
+const PIECE: usize = 64;
+
+impl Gradients {
+    fn model(&self) -> ErrorModel {
+        ErrorModel { floor: underflow(self.out), ..ErrorModel::nearest(self.out, self.acc) }
+    }
+
+    /// A row's normalised elements. Their errors are those of a norm without weight: `u (8 sqrt(n) |h| + 8 shift)`, where what the mean loses
+    /// has its part, too.
+    fn row(&self, inputs: &dyn Inputs, row: usize) -> Row {
+        let n = self.n;
+        let mut h = vec![0.0; n];
+        inputs.numbers(0, row * n, &mut h);
+        let mean = match self.centre {
+            Centre::Mean => sum(h.iter().copied()) / n as f64,
+            Centre::Zero => 0.0,
+        };
+        let scale = 1.0 / (sum(h.iter().map(|x| (x - mean) * (x - mean))) / n as f64 + EPS).sqrt();
+        let u = self.model().u_acc;
+        let shift = if self.centre == Centre::Mean { 8.0 * u * (1.0 + mean.abs() * scale) } else { 0.0 };
+        h.iter_mut().for_each(|x| *x = (*x - mean) * scale);
+        let h_error = h.iter().map(|h| 8.0 * u * (n as f64).sqrt() * h.abs() + shift).collect();
+        Row { h, h_error, scale }
+    }
+
+    /// The gradient of a row of `x`. With `g = dy w`: `scale (g - mean(g) - h mean(g h))`; each mean loses what its summation and its terms do.
+    fn of_row(&self, inputs: &dyn Inputs, weight: &[f64], row: usize, want: &mut [f64], bound: &mut [f64]) {
+        let (n, model) = (self.n as f64, self.model());
+        let u = model.u_acc;
+        let Row { h, h_error, scale } = self.row(inputs, row);
+        inputs.numbers(2, row * self.n, want);
+        want.iter_mut().zip(weight).for_each(|(dy, weight)| *dy *= weight);
+        let along = sum(want.iter().zip(&h).map(|(g, h)| g * h)) / n;
+        let carried: f64 = want.iter().zip(&h_error).map(|(g, error)| g.abs() * error).sum::<f64>() / n;
+        let magnitude: f64 = want.iter().zip(&h).map(|(g, h)| (g * h).abs()).sum::<f64>() / n;
+        let along_error = 4.0 * u * n.sqrt() * magnitude + carried;
+        let (mean, mean_error) = match self.centre {
+            Centre::Mean => {
+                let magnitude = want.iter().map(|g| g.abs()).sum::<f64>() / n;
+                (sum(want.iter().copied()) / n, 4.0 * u * n.sqrt() * magnitude)
+            }
+            Centre::Zero => (0.0, 0.0),
+        };
+        for (j, (want, bound)) in want.iter_mut().zip(bound).enumerate() {
+            let g = *want;
+            let exact = scale * (g - mean - h[j] * along);
+            let terms = g.abs() + mean.abs() + (h[j] * along).abs();
+            let lost = mean_error + h[j].abs() * along_error + h_error[j] * along.abs() + 4.0 * u * terms;
+            *bound = model.u_out * exact.abs() + scale * lost + 8.0 * u * n.sqrt() * exact.abs() + model.floor;
+            *want = storable(self.out, exact);
+        }
+    }
+
+    /// The sums over all rows that are the gradient of what is common to them.
+    fn sums(&self, inputs: &dyn Inputs, of_weight: bool) -> Sums {
+        let zeros = Sums { want: vec![0.0; self.n], magnitude: vec![0.0; self.n], error: vec![0.0; self.n] };
+        let of_piece = |piece: usize| {
+            let mut sums = zeros.clone();
+            let mut dy = vec![0.0; self.n];
+            for row in piece * PIECE..self.count.min((piece + 1) * PIECE) {
+                inputs.numbers(2, row * self.n, &mut dy);
+                let known = of_weight.then(|| self.row(inputs, row));
+                for (j, dy) in dy.iter().enumerate() {
+                    let (h, error) = known.as_ref().map_or((1.0, 0.0), |row| (row.h[j], row.h_error[j]));
+                    sums.want[j] += dy * h;
+                    sums.magnitude[j] += (dy * h).abs();
+                    sums.error[j] += dy.abs() * error;
+                }
+            }
+            sums
+        };
+        let pieces: Vec<Sums> = (0..self.count.div_ceil(PIECE)).into_par_iter().map(of_piece).collect();
+        let whole = |of: fn(&Sums) -> &Vec<f64>, j: usize| sum(pieces.iter().map(|piece| of(piece)[j]));
+        let all = |of: fn(&Sums) -> &Vec<f64>| (0..self.n).map(|j| whole(of, j)).collect();
+        Sums { want: all(|sums| &sums.want), magnitude: all(|sums| &sums.magnitude), error: all(|sums| &sums.error) }
+    }
+}
+
+impl Reference for Gradients {
+    fn rows(&self, inputs: &dyn Inputs, output: usize, rows: Range<usize>, expected: Expected<'_>) {
+        let Expected::Bounded { want, bound } = expected else { return };
+        if output == 0 {
+            let mut weight = vec![0.0; self.n];
+            inputs.numbers(1, 0, &mut weight);
+            let chunks = want.par_chunks_mut(self.n).zip(bound.par_chunks_mut(self.n)).enumerate();
+            return chunks.for_each(|(r, (want, bound))| self.of_row(inputs, &weight, rows.start + r, want, bound));
+        }
+        let model = self.model();
+        let Sums { want: exact, magnitude, error } = self.sums(inputs, output == 1);
+        for j in 0..self.n {
+            // Products are rounded before they are added up, or not.
+            bound[j] = model.contraction(exact[j], magnitude[j], self.count) + 2.0 * model.u_acc * magnitude[j] + error[j];
+            want[j] = storable(self.out, exact[j]);
+        }
+    }
+}
