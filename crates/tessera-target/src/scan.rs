@@ -69,7 +69,7 @@ impl Lowering<'_> {
             for (position, &elem) in combiner.elems.iter().enumerate() {
                 before.push(match (step.within_threads(), &lanes) {
                     (Some(lasts), _) => lasts.iter().map(|last| last.map(|last| current[position][last])).collect(),
-                    (None, Some(lanes)) => self.from_lanes(elem, lanes, &current[position]),
+                    (None, Some(lanes)) => self.shuffled_lasts(elem, lanes, &current[position]),
                     (None, None) => {
                         let (given, wanted, total) = self.first_halves(&step, layout, &current[position], elem.bytes());
                         // A recording notes what a buffer for all of them takes.
@@ -103,7 +103,7 @@ impl Lowering<'_> {
     }
 
     /// What the lanes with the last elements of first halves have, for each register of a second half.
-    fn from_lanes(&mut self, elem: Elem, lanes: &Lanes, regs: &Regs) -> Vec<Option<Reg>> {
+    fn shuffled_lasts(&mut self, elem: Elem, lanes: &Lanes, regs: &Regs) -> Vec<Option<Reg>> {
         let thread = self.thread();
         let (set, kept) = (self.b.u32(lanes.set), self.b.u32(!lanes.cleared & (WARP as u32 - 1)));
         let lane = self.b.or(thread, set);

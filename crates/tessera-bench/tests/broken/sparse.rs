@@ -1,5 +1,8 @@
 //! Broken scans, sorts, and operators of sparse matrices.
 
+use tessera_ops::{Machine, Plan, Problem};
+use tessera_types::Arch;
+
 use super::{Case, edit, one_block_short, relaunch};
 
 /// Three blocks, the last one ragged.
@@ -17,6 +20,19 @@ const fn case(
     Case { operator, extents, variant, policy, data: |plan| plan, text: &[], mutants: &[] }
 }
 
+/// As many elements as a GPU takes in equal parts, and with rows that several parts share.
+const MERGED: &[(&str, u64)] = &[("m", 30), ("n", 9000), ("elements", 40_000)];
+const MERGED_WITH_COLUMNS: &[(&str, u64)] = &[("m", 30), ("n", 3000), ("elements", 9000), ("k", 4)];
+
+/// What a GPU does.
+fn merged(operator: &str, extents: &[(&'static str, u64)]) -> Plan {
+    let operator = tessera_ops::find(operator).expect("an operator of the library");
+    let policy = "fp32".parse().expect("a policy of the grammar");
+    let plan = operator.plan(&Problem::new(extents, "power_law"), policy, Machine::Gpu(Arch::Sm90a)).expect("a plan");
+    assert_eq!(plan.launches.len(), 3, "{} does not merge", operator.name);
+    plan
+}
+
 pub(super) const CASES: &[Case] = &[
     Case {
         mutants: &[
@@ -25,7 +41,6 @@ pub(super) const CASES: &[Case] = &[
                 "a block counts its own elements twice",
                 &[("+ ct.arange(GROUP, dtype=ct.int32) < end", "+ ct.arange(GROUP, dtype=ct.int32) <= end")],
             ),
-            edit("words are not set back", &[("== ct.num_blocks(0) - 1:\n        for i", "== ct.num_blocks(0):\n        for i")]),
             relaunch("a block is missing", one_block_short),
         ],
         ..case("prefix_sum", SCANNED, "inclusive", "fp32")
@@ -64,8 +79,8 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         mutants: &[
+            edit("floats are sorted as integers", &[("bits ^ ((bits >> 31) & 0x7FFFFFFF)", "bits")]),
             edit("places are those within a tile", &[("new_values[target] = source", "new_values[target] = source - first")]),
-            edit("equal keys change places", &[("rank[e] = counts[place]", "rank[e] = 0")]),
         ],
         ..case("sort", &[("n", 20_011)], "order", "fp32")
     },
@@ -77,6 +92,26 @@ pub(super) const CASES: &[Case] = &[
         ..case("spmv", MATRIX, "power_law", "fp32")
     },
     Case {
+        data: |_| merged("spmv", MERGED),
+        mutants: &[
+            edit("tails are not joined", &[("tile.cast(total + heads[part], y.dtype)", "tile.cast(heads[part], y.dtype)")]),
+            edit("rows end an element late", &[("ends[row] <= element", "ends[row] < element")]),
+            edit("sums of other rows are carried", &[(" and other_row == row:", ":")]),
+        ],
+        ..case("spmv", MERGED, "power_law", "fp32")
+    },
+    Case {
+        data: |_| merged("spmm", MERGED_WITH_COLUMNS),
+        mutants: &[
+            edit(
+                "tails are not joined",
+                &[("tile.cast(total + heads[part, column], C.dtype)", "tile.cast(heads[part, column], C.dtype)")],
+            ),
+            edit("the first tail is left out", &[("for before in range(low, part)", "for before in range(low + 1, part)")]),
+        ],
+        ..case("spmm", MERGED_WITH_COLUMNS, "power_law", "fp32")
+    },
+    Case {
         mutants: &[
             edit("the last element is left out", &[("for i in range(fours, end)", "for i in range(fours, end - 1)")]),
             edit("three of four elements are added", &[("for step in range(4)", "for step in range(3)")]),
@@ -85,10 +120,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         mutants: &[
-            edit(
-                "the row stays that of the first element",
-                &[("row = row + 1\n        column", "row = row + 0\n        column")],
-            ),
+            edit("the row is the one before", &[("A[row, k + e]", "A[tile.max(row - 1, 0), k + e]")]),
             edit("half of the product is left out", &[("A.shape[1], LANES * VECTOR)", "A.shape[1] // 2, LANES * VECTOR)")]),
         ],
         ..case("sddmm", WITH_COLUMNS, "banded", "fp32")

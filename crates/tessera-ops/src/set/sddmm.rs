@@ -83,8 +83,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     ];
     tensors.extend(sparse::index_tensors(pattern));
     tensors.push(TensorSpec::new("y", storage, [pattern.elements], Role::Output));
-    let most = sparse::VECTOR_BITS / storage.bits() as usize;
-    let vector = (0..=most.ilog2()).rev().map(|bit| 1 << bit).find(|vector| k % vector == 0).unwrap_or(1);
+    let vector = sparse::vector(k, storage);
     let lanes = match machine {
         Machine::Cpu => 1,
         Machine::Gpu(_) => k.div_ceil(vector).clamp(1, 32).next_power_of_two(),

@@ -16,8 +16,7 @@ pub(crate) const FILE: KernelFile = KernelFile { name: "sparse.py", text: includ
 /// Arrays of other types than the elements.
 pub(crate) const TYPES: &[(&str, DType)] = &[("columns", DType::I32), ("row_offsets", DType::I32)];
 
-/// Bits of the widest access of a thread, and threads of a block of these kernels.
-pub(crate) const VECTOR_BITS: usize = 128;
+/// Threads of a block of these kernels.
 pub(crate) const THREADS: usize = 128;
 /// Threads that an H200 holds at once: beside them there is work for whoever is done early.
 pub(crate) const RESIDENT: usize = 132 * 2048;
@@ -94,6 +93,12 @@ pub(crate) fn index_tensors(pattern: Pattern) -> [TensorSpec; 2] {
 pub(crate) fn named(tensors: &[TensorSpec], names: &[&'static str]) -> Vec<(&'static str, Argument)> {
     let place = |name: &str| tensors.iter().position(|tensor| tensor.name == name).expect("a tensor of the plan");
     names.iter().map(|&name| (name, Argument::Tensor(place(name)))).collect()
+}
+
+/// Elements of a line of `k` that a thread takes at once, so that lines have a whole number of accesses.
+pub(crate) fn vector(k: usize, storage: DType) -> usize {
+    let most = rows::VECTOR_BITS / storage.bits() as usize;
+    (0..=most.ilog2()).rev().map(|bit| 1 << bit).find(|&vector| k.is_multiple_of(vector)).unwrap_or(1)
 }
 
 /// A product's list of ends and elements in parts of so many.

@@ -98,8 +98,7 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) ->
     tensors.push(TensorSpec::new("B", storage, [pattern.columns, k], Role::Input));
     tensors.push(TensorSpec::new("C", storage, [pattern.rows, k], Role::Output));
     const ARRAYS: [&str; 5] = ["values", "columns", "row_offsets", "B", "C"];
-    let most = sparse::VECTOR_BITS / storage.bits() as usize;
-    let vector = (0..=most.ilog2()).rev().map(|bit| 1 << bit).find(|vector| k % vector == 0).unwrap_or(1);
+    let vector = sparse::vector(k, storage);
     let lanes = match machine {
         Machine::Cpu => 1,
         Machine::Gpu(_) => k.div_ceil(vector).clamp(1, 32).next_power_of_two(),
