@@ -255,7 +255,12 @@ fn operators_are_checked_against_their_references() {
     let (code, text) = tessera(&["check", "softmax", "gemm", "--precision", "fp32,bf16", "--cases", "4"]);
     assert_eq!(code, 0, "{text}");
     // Gradients are counted, too.
-    let lines = ["softmax bf16: 2 right, 0 wrong", "softmax fp32: 2 right, 0 wrong", "gemm bf16: 2 right, 0 wrong", "gemm fp32: 2 right, 0 wrong"];
+    let lines = [
+        "softmax bf16: 2 right, 0 wrong",
+        "softmax fp32: 2 right, 0 wrong",
+        "gemm bf16: 2 right, 0 wrong",
+        "gemm fp32: 2 right, 0 wrong",
+    ];
     assert!(lines.iter().all(|line| text.contains(line)) && text.contains("cases right, 0 wrong"), "{text}");
 }
 
