@@ -86,7 +86,7 @@ const CALLS: [(&str, &str); 52] = [
     ("cumsum x=arange:f32[2,3]", "y: f32[2, 3] = [0, 1, 3, 3, 7, 12]"),
     ("cumsum_backward dy=ones:f32[1,3]", "dx: f32[1, 3] = [3, 2, 1]"),
     ("top_k x=arange:f32[1,5] values=empty:f32[1,2] indices=empty:i32[1,2]", "indices: i32[1, 2] = [4, 3]"),
-    ("sort x=arange:f32[1,5] variant=descending", "indices: i32[1, 5] = [4, 3, 2, 1, 0]"),
+    ("sort_rows x=arange:f32[1,5] variant=descending", "indices: i32[1, 5] = [4, 3, 2, 1, 0]"),
     (
         "group_norm x=const(3):f32[1,4,2] weight=ones:f32[4] bias=ones:f32[4] groups=2",
         "y: f32[1, 4, 2] = [1, 1, 1, 1, 1, 1, ...]",
