@@ -46,7 +46,7 @@ struct Wrong {
 impl Reference for Wrong {
     fn rows(&self, inputs: &dyn Inputs, output: usize, rows: Range<usize>, mut expected: Expected<'_>) {
         if let Expected::Bounded { want, bound } = &mut expected {
-            self.own.rows(inputs, output, rows, Expected::Bounded { want: &mut **want, bound: &mut **bound });
+            self.own.rows(inputs, output, rows, Expected::Bounded { want, bound });
             want.iter_mut().enumerate().for_each(|(at, value)| *value = (self.how)(at, *value));
         }
     }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tessera::compile::{CompileOptions, OptLevel, compile};
 use tessera::ir::text::print_module;
-use tessera::lang::{ArgType, ConstValue, parse_file};
+use tessera::lang::{ArgType, ConstValue, ParsedFile, parse_file};
 use tessera::ops::{Argument, Machine, OPERATORS};
 use tessera::types::{DType, Policy};
 
@@ -25,7 +25,7 @@ struct Job {
 fn jobs() -> BTreeMap<String, Job> {
     let mut jobs = BTreeMap::new();
     for operator in OPERATORS {
-        let parsed = parse_file(operator.file, operator.source);
+        let mut files: BTreeMap<&str, ParsedFile> = BTreeMap::new();
         let edges = (operator.edges)()
             .into_iter()
             .take(3)
@@ -34,6 +34,8 @@ fn jobs() -> BTreeMap<String, Job> {
             let policy: Policy = precision.parse().expect("a policy");
             let Ok(plan) = operator.plan(&problem, policy, Machine::Cpu) else { continue };
             for launch in &plan.launches {
+                let source = operator.file_of(launch);
+                let parsed = files.entry(source.name).or_insert_with(|| parse_file(source.name, source.text));
                 let kernel = &parsed.kernels[launch.kernel];
                 let types: Vec<(String, ArgType)> = launch
                     .arguments
@@ -52,8 +54,8 @@ fn jobs() -> BTreeMap<String, Job> {
                         (name.to_string(), ty)
                     })
                     .collect();
-                let key = format!("{} {} {types:?}", operator.file, launch.kernel);
-                jobs.insert(key, Job { file: operator.file, source: operator.source, kernel: launch.kernel, types });
+                let key = format!("{} {} {types:?}", source.name, launch.kernel);
+                jobs.insert(key, Job { file: source.name, source: source.text, kernel: launch.kernel, types });
             }
         }
     }

@@ -72,12 +72,17 @@ impl LaunchSpec {
 static READ: Mutex<Vec<(&str, &str, Kernel)>> = Mutex::new(Vec::new());
 
 impl Operator {
+    /// The file that the kernel of a launch stands in.
+    pub fn file_of(&self, launch: &LaunchSpec) -> KernelFile {
+        launch.file.unwrap_or(KernelFile { name: self.file, text: self.source })
+    }
+
     /// The kernel of each launch of a plan of this operator's, with choices from a lockfile.
     pub fn kernels(&self, plan: &Plan, lock: Option<&Arc<Lock>>) -> Result<Vec<Kernel>, KernelError> {
         let kernel = |launch: &LaunchSpec| -> Result<Kernel, KernelError> {
             // Every change leaves the list whole, so a panic elsewhere does not spoil it.
             let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
-            let file = launch.file.unwrap_or(KernelFile { name: self.file, text: self.source });
+            let file = self.file_of(launch);
             if let Some((.., kernel)) = read.iter().find(|(own, name, _)| (*own, *name) == (file.name, launch.kernel)) {
                 return Ok(kernel.clone());
             }

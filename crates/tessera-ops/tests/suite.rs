@@ -59,12 +59,8 @@ fn every_case_has_a_plan_with_work() {
                 let reads = plan.tensors.iter().any(|tensor| matches!(tensor.role, Role::Input | Role::InOut));
                 assert!(plan.work.write_bytes > 0 && (plan.work.read_bytes > 0) == reads, "{} {problem}", op.name);
                 for launch in &plan.launches {
-                    assert!(
-                        op.source.contains(&format!("def {}(", launch.kernel)),
-                        "{} has no kernel {}",
-                        op.file,
-                        launch.kernel
-                    );
+                    let file = op.file_of(launch);
+                    assert!(file.text.contains(&format!("def {}(", launch.kernel)), "{} has no {}", file.name, launch.kernel);
                     assert!(launch.grid.iter().all(|&blocks| blocks > 0), "{} {problem} has no blocks", op.name);
                 }
             }

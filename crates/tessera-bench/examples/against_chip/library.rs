@@ -62,7 +62,8 @@ fn run(operator: &Operator, plan: &Plan, host: &[Tensor], device: &Device) -> Ou
     let there: Vec<Tensor> = host.iter().map(|tensor| tensor.to_device(device)).collect::<Result<_, _>>()?;
     let mut texts = Vec::new();
     for launch in &plan.launches {
-        let kernel = Kernel::from_source(operator.file, operator.source, launch.kernel)?;
+        let file = operator.file_of(launch);
+        let kernel = Kernel::from_source(file.name, file.text, launch.kernel)?;
         let arguments: Vec<(&str, Value)> = launch
             .arguments
             .iter()
@@ -73,6 +74,7 @@ fn run(operator: &Operator, plan: &Plan, host: &[Tensor], device: &Device) -> Ou
                     Argument::Float(value) => Value::Float(value),
                     Argument::Bool(value) => Value::Bool(value),
                     Argument::Type(dtype) => Value::DType(dtype),
+                    Argument::Word(word) => Value::Str(word.to_string()),
                 };
                 (*name, value)
             })

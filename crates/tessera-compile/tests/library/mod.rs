@@ -1,12 +1,12 @@
 //! The library's kernels as compilations: each kernel with the argument types that the operators' plans for a GPU give it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use tessera_compile::{CompileOptions, Compiled, compile};
 use tessera_ir::{Extent, IndexType, Sharing};
 use tessera_lang::{ArgType, ConstValue, ParsedFile, parse_file};
-use tessera_ops::{Argument, Fill, LaunchSpec, Machine, OPERATORS, Operator, Plan, Problem, Role, TensorSpec};
+use tessera_ops::{Argument, Fill, LaunchSpec, Machine, OPERATORS, Plan, Problem, Role, TensorSpec};
 use tessera_types::{Arch, DType, Policy};
 
 /// The operators whose rows clusters share.
@@ -64,21 +64,23 @@ pub(crate) fn cases(arch: Arch) -> Vec<Case> {
         let quick = (operator.quick)().into_iter().map(|(problem, _)| problem);
         let problems: Vec<Problem> =
             (operator.edges)().into_iter().chain(quick).chain((operator.suite)()).chain((operator.further_suite)()).collect();
-        let file = parse_file(operator.file, operator.source);
+        let mut files: BTreeMap<&str, ParsedFile> = BTreeMap::new();
         for policy in operator.precisions.iter().chain(operator.further_precisions) {
             for problem in &problems {
                 let parsed: Policy = policy.parse().expect("a policy of the grammar");
                 let Ok(plan) = operator.plan(problem, parsed, Machine::Gpu(arch)) else { continue };
                 for launch in &plan.launches {
+                    let source = operator.file_of(launch);
+                    let file = files.entry(source.name).or_insert_with(|| parse_file(source.name, source.text));
                     let case = Case {
                         name: format!("{} {} {policy} {problem}", operator.name, launch.kernel),
                         operator: operator.name,
                         policy,
                         kernel: launch.kernel,
-                        args: arguments(&file, operator, &plan, launch),
+                        args: arguments(file, source.name, &plan, launch),
                         grid: launch.grid,
                         given: launch.arguments.iter().filter_map(|argument| given(argument, &plan)).collect(),
-                        source: operator.source,
+                        source: source.text,
                         row: (launch.sharing == Sharing::Cluster && OF_ROWS.contains(&operator.name))
                             .then_some((launch.cluster, launch.warps)),
                     };
@@ -114,8 +116,8 @@ fn given((name, argument): &(&'static str, Argument), plan: &Plan) -> Option<(St
     Some((name.to_string(), given))
 }
 
-fn arguments(file: &ParsedFile, operator: &Operator, plan: &Plan, launch: &LaunchSpec) -> Args {
-    let params = &file.kernels.get(launch.kernel).unwrap_or_else(|| panic!("{} has no {}", operator.file, launch.kernel)).params;
+fn arguments(file: &ParsedFile, name: &str, plan: &Plan, launch: &LaunchSpec) -> Args {
+    let params = &file.kernels.get(launch.kernel).unwrap_or_else(|| panic!("{name} has no {}", launch.kernel)).params;
     let constant = |name: &str| params.iter().any(|param| param.name == name && param.is_constant());
     let typed = |(name, argument): &(&'static str, Argument)| {
         let value = match *argument {
