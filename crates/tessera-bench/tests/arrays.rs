@@ -131,10 +131,14 @@ impl Small {
         }
     }
 
+    /// The results, or what is said against the call.
+    fn run(&self, call: &Call<'_>) -> Result<Vec<Tensor>, String> {
+        let resolved = self.operator.resolve_in(call, Some(self.policy)).map_err(|error| error.to_string())?;
+        resolved.run().map_err(|error| error.to_string())
+    }
+
     fn results(&self, lies: Lies) -> Vec<Vec<u8>> {
-        let resolved = self.operator.resolve_in(&self.call(lies), Some(self.policy));
-        let run = resolved.map(|resolved| resolved.run());
-        let results = run.flatten().unwrap_or_else(|error| panic!("{self}, {lies:?}: {error}"));
+        let results = self.run(&self.call(lies)).unwrap_or_else(|error| panic!("{self}, {lies:?}: {error}"));
         results.iter().map(|result| result.contiguous().and_then(|packed| packed.to_bytes()).expect("bytes")).collect()
     }
 }
@@ -196,8 +200,7 @@ fn memory_that_is_read_and_written_is_refused() {
                 *tensor = both.strided(offset, tensor.shape(), &strides(tensor.shape())).expect("a view");
             }
         }
-        let run = small.operator.resolve_in(&call, Some(small.policy)).map(|resolved| resolved.run()).flatten();
-        let said = run.err().map(|error| error.to_string());
+        let said = small.run(&call).err();
         assert!(said.as_ref().is_some_and(|said| said.contains(output.name)), "{small}: {said:?}");
         refused += 1;
     }
