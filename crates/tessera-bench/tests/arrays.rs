@@ -1,7 +1,7 @@
 //! Whatever arrays look like: every operator gives the same bits for arrays with gaps, for arrays that begin at odd places, and a second time; results of no
 //! elements are results; memory that is read and written at once is refused.
 
-use tessera_ops::{Call, Machine, OPERATORS, Operand, Operator, Plan, Problem, Role, TensorSpec};
+use tessera_ops::{Argument, Call, Machine, OPERATORS, Operand, Operator, Plan, Problem, Role, TensorSpec};
 use tessera_runtime::{RandomStream, Tensor};
 use tessera_types::{DType, Policy};
 
@@ -159,8 +159,9 @@ fn operators_take_arrays_as_they_lie() {
             assert!(packed == small.results(lies), "{small}: {lies:?} gives other bits");
         }
     }
-    let operators = OPERATORS.iter().filter(|operator| all.iter().any(|small| small.operator.name == operator.name)).count();
-    assert_eq!(operators, OPERATORS.len(), "each operator has a small problem");
+    let is_there = |operator: &&&Operator| all.iter().any(|small| small.operator.name == operator.name);
+    let without: Vec<&str> = OPERATORS.iter().filter(|operator| !is_there(operator)).map(|operator| operator.name).collect();
+    assert!(without.is_empty(), "operators without a small problem: {without:?}");
 }
 
 #[test]
@@ -187,6 +188,12 @@ fn memory_that_is_read_and_written_is_refused() {
         let (_, signature) = small.operator.signature(Some(small.variant)).expect("a variant");
         let input = small.spec(signature.inputs[0].name());
         let same = |spec: &&TensorSpec| spec.role == Role::Output && spec.dtype == input.dtype && spec.shape == input.shape;
+        // An input that decides shapes alone may lie anywhere.
+        let position = small.plan.tensors.iter().position(|spec| spec.name == input.name);
+        let reads = |(_, argument): &(&str, Argument)| matches!(argument, Argument::Tensor(at) if Some(*at) == position);
+        if !small.plan.launches.iter().flat_map(|launch| &launch.arguments).any(reads) {
+            continue;
+        }
         let Some(output) = small.plan.tensors.iter().find(same).filter(|spec| types.contains(&spec.dtype) && spec.len() > 1)
         else {
             continue;

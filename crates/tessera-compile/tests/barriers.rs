@@ -224,7 +224,8 @@ fn data_of(case: &Case, compiled: &Compiled) -> Option<Vec<Data>> {
         (Given::Array(dtype, sizes), _) => Some(array(*dtype, sizes, position as u64)),
         (Given::Zeros(dtype, sizes), _) => Some(Data::codes(*dtype, sizes, |_| 0)),
         (Given::Bounds(dtype, sizes, rows), _) => {
-            let groups = sizes[0] as u64 - 1;
+            // Where one group begins and ends, or a list of places that has one alone.
+            let groups = (sizes[0] as u64).saturating_sub(1).max(1);
             Some(Data::codes(*dtype, sizes, |at| at as u64 * rows / groups))
         }
         (Given::Number(number), tessera_ir::ParamKind::Scalar { dtype }) => Some(Data::Scalar(match dtype {

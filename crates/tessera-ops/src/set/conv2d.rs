@@ -137,11 +137,14 @@ fn edges() -> Vec<Problem> {
 }
 
 fn draw(draw: &mut Draw<'_>) -> Problem {
-    let [n, c, h, w, o, groups] = draw.extents((draw.operations() / 50).min(draw.elements()), [8, 160, 40, 40, 160, 12]);
-    let [r, s] = [draw.extent(5), draw.extent(5)];
+    let [h, w, r, s] = [draw.extent(40), draw.extent(40), draw.extent(5), draw.extent(5)];
     let (stride, dilation) = (draw.extent(3), draw.extent(2));
     // Windows fit into what is padded.
     let padding = ((r.max(s) - 1) * dilation + 1).saturating_sub(h.min(w)).div_ceil(2) + draw.extent(3) - 1;
+    let places = |extent: u64, window: u64| (extent + 2 * padding).saturating_sub((window - 1) * dilation + 1) / stride + 1;
+    let terms = 2 * places(h, r) * places(w, s) * r * s;
+    let product = (draw.operations() / terms).min(draw.elements() / (h * w).max(places(h, r) * places(w, s)));
+    let [n, c, o, groups] = draw.extents(product, [8, 160, 160, 12]);
     let variant = draw.one_of(&VARIANTS);
     let extents = [("n", n), ("c", c * groups), ("h", h), ("w", w), ("o", o * groups), ("r", r), ("s", s), ("groups", groups)];
     let usual = [("stride", stride), ("padding", padding), ("dilation", dilation)];
