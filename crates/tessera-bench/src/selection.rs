@@ -457,7 +457,7 @@ mod tests {
             (
                 select(&["attention"], &[], Sizes::Seed),
                 "`attention` has no case of these sizes and precisions\nhelp: it has cases in `--sizes quick`, `all`; `attention` takes fp16, \
-                 bf16, fp32",
+                 bf16, fp32, fp64",
             ),
             (select(&["gemm"], &[], sizes(&[("q", &[3])], None)), "`q` is not an extent of gemm, which has batch, m, n, k"),
         ] {

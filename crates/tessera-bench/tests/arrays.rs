@@ -72,7 +72,10 @@ impl Small {
             let Ok(policy) = operator.precisions[0].parse::<Policy>() else { continue };
             for problem in (operator.edges)() {
                 let kind = problem.kind();
-                let Some(variant) = operator.calls.variants.iter().copied().find(|own| *own == kind) else { continue };
+                let named = operator.calls.variants.iter().copied().find(|own| *own == kind);
+                // Where no word of the problem is a call's, it says how arrays are filled: the pattern of a sparse matrix.
+                let is_fill = !kind.split(' ').any(|word| operator.calls.variants.contains(&word));
+                let Some(variant) = named.or(operator.calls.default.filter(|_| is_fill)) else { continue };
                 let taken = all.iter().filter(|own| own.operator.name == operator.name && own.variant == variant).count();
                 let Ok(plan) = operator.plan(&problem, policy, Machine::Cpu) else { continue };
                 let elements: usize = plan.tensors.iter().map(TensorSpec::len).sum();
@@ -208,7 +211,7 @@ fn memory_that_is_read_and_written_is_refused() {
             }
         }
         let said = small.run(&call).err();
-        assert!(said.as_ref().is_some_and(|said| said.contains(output.name)), "{small}: {said:?}");
+        assert!(said.as_ref().is_some_and(|said| said.contains("overlap")), "{small}: {said:?}");
         refused += 1;
     }
     assert!(refused >= 4, "{refused} operators were given such memory");

@@ -150,6 +150,10 @@ fn the_book_builds_and_its_links_lead_somewhere() {
             .filter(|link| !link.contains("://") && link.contains(".html") || link.starts_with('#'))
         {
             let (file, place) = link.split_once('#').unwrap_or((link, ""));
+            // Pages in folders are made from the operators, and have no places that others lead to.
+            if file.contains('/') && folder.path().join(file).is_file() {
+                continue;
+            }
             let target = if file.is_empty() { Some(text) } else { pages.get(file) };
             let target = target.or_else(|| ["index.html", "print.html", "toc.html"].contains(&file).then_some(text));
             let target = target.unwrap_or_else(|| panic!("{name} leads to `{link}`, which is no page"));

@@ -277,6 +277,8 @@ impl Operator {
                 return Err(Unsupported(format!("{} gives `{given}` and not `{wanted}`", self.name)));
             }
         }
+        // What has no blocks, of an array without elements on the way, is no launch.
+        plan.launches.retain(|launch| launch.grid.iter().all(|&blocks| blocks > 0));
         if plan.tensors.iter().all(|tensor| tensor.role == Role::Input || tensor.is_empty()) {
             plan.launches.clear();
         }

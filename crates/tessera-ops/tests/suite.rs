@@ -35,7 +35,9 @@ fn the_quick_subset_has_each_operator_and_precision() {
         let quick = (op.quick)();
         rows += quick.len();
         let precisions: BTreeSet<&str> = quick.iter().map(|(_, precision)| *precision).collect();
-        for precision in op.precisions {
+        // Operators beside the benchmark suite are there in one precision at least: a look takes less than a minute.
+        assert!(!precisions.is_empty(), "{} has no quick case", op.name);
+        for precision in op.precisions.iter().filter(|_| !(op.suite)().is_empty()) {
             assert!(precisions.contains(precision), "{} lacks {precision}", op.name);
         }
         let distinct: BTreeSet<(String, &str)> =
@@ -57,7 +59,10 @@ fn every_case_has_a_plan_with_work() {
                     .plan(&problem, *policy, Machine::Cpu)
                     .unwrap_or_else(|why| panic!("{} {problem} {policy}: {why}", op.name));
                 let reads = plan.tensors.iter().any(|tensor| matches!(tensor.role, Role::Input | Role::InOut));
-                assert!(plan.work.write_bytes > 0 && (plan.work.read_bytes > 0) == reads, "{} {problem}", op.name);
+                // Of results without elements there is no work.
+                let is_empty = plan.outputs.iter().all(|output| plan.tensors[output.tensor].is_empty());
+                let has_work = plan.work.write_bytes > 0 && (plan.work.read_bytes > 0) == reads;
+                assert!(is_empty || has_work, "{} {problem}", op.name);
                 for launch in &plan.launches {
                     let file = op.file_of(launch);
                     assert!(file.text.contains(&format!("def {}(", launch.kernel)), "{} has no {}", file.name, launch.kernel);

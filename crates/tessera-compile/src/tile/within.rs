@@ -1,4 +1,4 @@
-//! Three or more chained products of a round, as a backward pass of attention has them: each is waited for where something needs its sums, and
+//! Three or more chained products of a round, as a backward pass has them: each is waited for where something needs its sums, and
 //! slots are given back when the last one has started.
 //!
 //! ```text
