@@ -237,7 +237,7 @@ pub(super) fn many(
     let &Extents { batch, heads, group, dim, causal, .. } = extents;
     let planes = u32::try_from(batch * heads).ok().filter(|&planes| planes < 1 << 16);
     let planes = planes.ok_or_else(|| Unsupported(format!("{} heads need too many blocks", batch * heads)))?;
-    let Choice { tile: (tm, tn), blocks, pairs, apart, sharing } = Choice::of(extents, storage, machine);
+    let Choice { tile: (tm, tn), blocks, pairs, apart, sharing } = Choice::of(extents, storage, machine, lse.is_some());
     let blocks = u32::try_from(blocks).map_err(|_| Unsupported("too many queries".to_string()))?;
     let mut arguments = vec![
         ("Q", Q),

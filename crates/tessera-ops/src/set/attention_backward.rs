@@ -122,9 +122,17 @@ impl Tiles {
         let one = |tile| Tiles { keys: tile, values: None, queries: tile };
         match machine {
             Machine::Cpu => one((64, 64)),
-            Machine::Gpu(_) if storage.bits() > 32 => one((16, 16)),
-            // All of a block's tiles lie in shared memory.
-            Machine::Gpu(_) if storage.bits() > 16 => one(if extents.dim > 128 { (16, 16) } else { (32, 32) }),
+            // A thread of `sm_80` holds one of the results of heads of more than 64 columns.
+            Machine::Gpu(arch) if storage.bits() > 32 => {
+                let values = (extents.dim > 64 && !arch.has_wgmma() && !arch.has_clusters()).then_some((16, 16));
+                Tiles { values, ..one((16, 16)) }
+            }
+            // All of a block's tiles lie in shared memory, and both results in registers.
+            Machine::Gpu(_) if storage.bits() > 16 => match extents.dim {
+                ..=64 => one((32, 32)),
+                65..=128 => Tiles { keys: (16, 32), ..one((32, 32)) },
+                _ => one((16, 16)),
+            },
             Machine::Gpu(arch) if arch.has_wgmma() => Tiles::of_warpgroups(extents),
             Machine::Gpu(_) => Tiles::of_warps(extents.dim),
         }
@@ -137,7 +145,8 @@ impl Tiles {
         let thin = if rounds(96) <= rounds(64) { 96 } else { 64 };
         match extents.dim {
             ..=64 => Tiles { keys: (thin, 128), values: None, queries: (128, 128) },
-            65..=128 => Tiles { keys: (64, 128), values: None, queries: (128, 128) },
+            // Where several heads share keys, which of them a round takes needs registers, too.
+            65..=128 => Tiles { keys: (if extents.group > 1 { 48 } else { 64 }, 128), values: None, queries: (128, 128) },
             _ => Tiles { keys: (32, 128), values: Some((64, 128)), queries: (128, 32) },
         }
     }

@@ -31,8 +31,8 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// The choice for a problem.
-    pub(super) fn of(extents: &Extents, storage: DType, machine: Machine) -> Choice {
+    /// The choice for a problem; `lse`: logarithms are a result, too.
+    pub(super) fn of(extents: &Extents, storage: DType, machine: Machine, lse: bool) -> Choice {
         let plain = |tile: (i64, i64)| {
             let blocks = extents.queries.div_ceil(tile.0 as usize);
             Choice { tile, blocks, pairs: false, apart: true, sharing: Sharing::Nothing }
@@ -40,11 +40,11 @@ impl Choice {
         match machine {
             Machine::Cpu => plain((64, 64)),
             // Both tiles and the result's lie in shared memory.
-            Machine::Gpu(_) if storage.bits() > 32 => plain((16, 16)),
+            Machine::Gpu(_) if storage.bits() > 32 => plain((if extents.dim > 128 { 8 } else { 16 }, 16)),
             Machine::Gpu(arch) if storage.bits() > 16 => {
                 plain((if extents.dim > 128 && arch.limits().shared_per_sm < 200 << 10 { 16 } else { 32 }, 32))
             }
-            Machine::Gpu(arch) if arch.has_wgmma() => Choice::of_warpgroups(extents, arch.multiprocessors() as usize),
+            Machine::Gpu(arch) if arch.has_wgmma() => Choice::of_warpgroups(extents, arch.multiprocessors() as usize, lse),
             // A warp holds the queries, scores and result of 16 rows.
             Machine::Gpu(_) => plain((64, if extents.dim <= 64 { 64 } else { 32 })),
         }
@@ -52,7 +52,7 @@ impl Choice {
 
     /// What is summed stays in registers: two groups of 64 queries each, three where heads are thin and there are tiles enough for all
     /// multiprocessors; fewer keys where heads are deep.
-    fn of_warpgroups(extents: &Extents, sms: usize) -> Choice {
+    fn of_warpgroups(extents: &Extents, sms: usize, lse: bool) -> Choice {
         let &Extents { batch, heads, queries, dim, causal, .. } = extents;
         let tiles = |rows: usize| queries.div_ceil(rows) * batch * heads;
         let time = |rows: usize| (queries.div_ceil(rows) * rows) as f64;
@@ -64,7 +64,9 @@ impl Choice {
         };
         let keys = if dim <= 128 { 128 } else { 64 };
         let (blocks, stays) = (queries.div_ceil(rows), tiles(rows) > sms);
-        let pairs = causal && stays && Choice::pairs_pay(extents, (rows, keys), sms);
+        // Beside the result of deep heads a pair's logarithms do not fit the registers.
+        let fits = dim <= 128 || !lse;
+        let pairs = causal && stays && fits && Choice::pairs_pay(extents, (rows, keys), sms);
         Choice {
             tile: (rows as i64, keys as i64),
             blocks: if pairs { blocks.div_ceil(2) } else { blocks },
@@ -96,7 +98,7 @@ mod tests {
 
     fn chosen(planes: usize, length: usize, dim: usize, causal: bool) -> Choice {
         let extents = Extents { batch: planes, heads: 1, group: 1, queries: length, keys: length, dim, causal };
-        Choice::of(&extents, DType::BF16, Machine::Gpu(Arch::Sm90a))
+        Choice::of(&extents, DType::BF16, Machine::Gpu(Arch::Sm90a), false)
     }
 
     #[test]
