@@ -76,7 +76,7 @@ def begin_anew(words, groups, done, GROUP):
         ct.store(done, (0,), ct.zeros((1,), done.dtype), memory_order=RELAXED, memory_scope=DEVICE)
 
 
-@tessera.kernel(num_warps=8, occupancy=6)
+@tessera.kernel(num_warps=16, occupancy=2)
 def scan(x, words, groups, done, y, ACC: ct.Constant, TILE: ct.Constant[int], GROUP: ct.Constant[int], EXCLUSIVE: ct.Constant[bool]):
     at = ct.bid(0)
     if EXCLUSIVE:
@@ -91,7 +91,7 @@ def scan(x, words, groups, done, y, ACC: ct.Constant, TILE: ct.Constant[int], GR
     begin_anew(words, groups, done, GROUP)
 
 
-@tessera.kernel(num_warps=8, occupancy=6)
+@tessera.kernel(num_warps=8, occupancy=3)
 def select(x, mask, words, groups, done, y, count, TILE: ct.Constant[int], GROUP: ct.Constant[int]):
     at = ct.bid(0)
     v = ct.load(x, (at,), (TILE,), padding_mode=ZERO)
@@ -106,7 +106,7 @@ def select(x, mask, words, groups, done, y, count, TILE: ct.Constant[int], GROUP
     begin_anew(words, groups, done, GROUP)
 
 
-@tessera.kernel(num_warps=8, occupancy=6)
+@tessera.kernel(num_warps=16, occupancy=2)
 def to_csr(x, words, groups, done, values, columns, row_offsets, N: ct.Constant[int], TILE: ct.Constant[int], GROUP: ct.Constant[int]):
     """The elements of a matrix that are not 0, row by row, and where each row begins among them."""
     at = ct.bid(0)
