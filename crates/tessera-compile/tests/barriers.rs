@@ -11,6 +11,7 @@ use tessera_compile::{CompileOptions, Compiled, OptLevel, compile_for, compile_m
 use tessera_emu::{LaunchOptions, Sanitize, Schedule};
 use tessera_ir::text::print_module;
 use tessera_ir::{Const, Module, Op, OpKind, PassManager, ScheduleOp, SharedType, TileOp, Type, verify};
+use tessera_ops::Fill;
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
 
 use crate::devices::{ARCHS, Data, lockstep_of, run_with, same, tiled};
@@ -224,8 +225,17 @@ fn data_of(case: &Case, compiled: &Compiled) -> Option<Vec<Data>> {
         (Given::Array(dtype, sizes), _) => Some(array(*dtype, sizes, position as u64)),
         (Given::Zeros(dtype, sizes), _) => Some(Data::codes(*dtype, sizes, |_| 0)),
         (Given::Bounds(dtype, sizes, rows), _) => {
-            let groups = sizes[0] as u64 - 1;
+            let groups = (sizes[0] as u64 - 1).max(1);
             Some(Data::codes(*dtype, sizes, |at| at as u64 * rows / groups))
+        }
+        (Given::Pattern(sizes, fill), _) => {
+            let indices = match fill {
+                Fill::RowOffsets(pattern) => pattern.row_offsets(),
+                Fill::Columns(pattern) => pattern.columns(),
+                Fill::Rows(pattern) => pattern.rows(),
+                _ => return None,
+            };
+            Some(Data::codes(DType::I32, sizes, |at| indices[at] as u64))
         }
         (Given::Number(number), tessera_ir::ParamKind::Scalar { dtype }) => Some(Data::Scalar(match dtype {
             DType::F32 => (*number as f32).to_le_bytes().to_vec(),
@@ -285,7 +295,9 @@ fn trapped(module: &Module, op: Op) -> Module {
 fn library_cases() -> Vec<Case> {
     let work = |case: &Case| -> i64 {
         let elements = |given: &Given| match given {
-            Given::Array(_, sizes) | Given::Zeros(_, sizes) | Given::Bounds(_, sizes, _) => sizes.iter().product(),
+            Given::Array(_, sizes) | Given::Zeros(_, sizes) | Given::Bounds(_, sizes, _) | Given::Pattern(sizes, _) => {
+                sizes.iter().product()
+            }
             Given::Number(_) => 0,
         };
         case.given.iter().map(|(_, given)| elements(given)).sum::<i64>().max(1) * i64::from(case.grid.iter().product::<u32>())
