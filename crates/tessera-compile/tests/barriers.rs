@@ -320,7 +320,7 @@ fn library_cases() -> Vec<Case> {
 
 /// Barriers that no case, or none of a short run, shows to be needed: threads use what they have brought themselves, a loop before them has no
 /// rounds, or only other blocks could tell. Which thread brings what is decided by layouts and by the lowering, behind the pass.
-const OWN: [(&str, Arch, usize); 15] = [
+const OWN: [(&str, Arch, usize); 31] = [
     // Each warp writes the 16 rows of Q, a head's, that its part of the first product reads.
     ("few_queries_split", Arch::Sm90a, 13),
     // Behind the tiles of keys that all queries see: in the short run's case there are none.
@@ -342,6 +342,24 @@ const OWN: [(&str, Arch, usize); 15] = [
     ("rms_norm_pieces", Arch::Sm90a, 37),
     ("softmax_pieces", Arch::Sm80, 61),
     ("softmax_pieces", Arch::Sm90a, 61),
+    // Before a block looks again whether words are there, and before it leaves its own or counts itself as done. It waits for blocks of lower
+    // numbers, which the emulator runs before it, and nobody writes the same words.
+    ("scan", Arch::Sm80, 43),
+    ("scan", Arch::Sm90a, 43),
+    ("scan", Arch::Sm80, 64),
+    ("scan", Arch::Sm90a, 64),
+    ("select", Arch::Sm80, 43),
+    ("select", Arch::Sm90a, 43),
+    ("select", Arch::Sm80, 64),
+    ("select", Arch::Sm90a, 64),
+    ("to_csr", Arch::Sm80, 43),
+    ("to_csr", Arch::Sm90a, 43),
+    ("to_csr", Arch::Sm80, 50),
+    ("to_csr", Arch::Sm90a, 50),
+    ("to_csr", Arch::Sm80, 64),
+    ("to_csr", Arch::Sm90a, 64),
+    ("to_csr", Arch::Sm80, 125),
+    ("to_csr", Arch::Sm90a, 125),
 ];
 
 /// A kernel, its target, a line of its source and an operation there.
