@@ -11,6 +11,7 @@ use tessera_compile::{CompileOptions, Compiled, OptLevel, compile_for, compile_m
 use tessera_emu::{LaunchOptions, Sanitize, Schedule};
 use tessera_ir::text::print_module;
 use tessera_ir::{Const, Module, Op, OpKind, PassManager, ScheduleOp, SharedType, TileOp, Type, verify};
+use tessera_ops::Fill;
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
 
 use crate::devices::{ARCHS, Data, lockstep_of, run_with, same, tiled};
@@ -224,9 +225,17 @@ fn data_of(case: &Case, compiled: &Compiled) -> Option<Vec<Data>> {
         (Given::Array(dtype, sizes), _) => Some(array(*dtype, sizes, position as u64)),
         (Given::Zeros(dtype, sizes), _) => Some(Data::codes(*dtype, sizes, |_| 0)),
         (Given::Bounds(dtype, sizes, rows), _) => {
-            // Where one group begins and ends, or a list of places that has one alone.
-            let groups = (sizes[0] as u64).saturating_sub(1).max(1);
+            let groups = (sizes[0] as u64 - 1).max(1);
             Some(Data::codes(*dtype, sizes, |at| at as u64 * rows / groups))
+        }
+        (Given::Pattern(sizes, fill), _) => {
+            let indices = match fill {
+                Fill::RowOffsets(pattern) => pattern.row_offsets(),
+                Fill::Columns(pattern) => pattern.columns(),
+                Fill::Rows(pattern) => pattern.rows(),
+                _ => return None,
+            };
+            Some(Data::codes(DType::I32, sizes, |at| indices[at] as u64))
         }
         (Given::Number(number), tessera_ir::ParamKind::Scalar { dtype }) => Some(Data::Scalar(match dtype {
             DType::F32 => (*number as f32).to_le_bytes().to_vec(),
@@ -286,7 +295,9 @@ fn trapped(module: &Module, op: Op) -> Module {
 fn library_cases() -> Vec<Case> {
     let work = |case: &Case| -> i64 {
         let elements = |given: &Given| match given {
-            Given::Array(_, sizes) | Given::Zeros(_, sizes) | Given::Bounds(_, sizes, _) => sizes.iter().product(),
+            Given::Array(_, sizes) | Given::Zeros(_, sizes) | Given::Bounds(_, sizes, _) | Given::Pattern(sizes, _) => {
+                sizes.iter().product()
+            }
             Given::Number(_) => 0,
         };
         case.given.iter().map(|(_, given)| elements(given)).sum::<i64>().max(1) * i64::from(case.grid.iter().product::<u32>())
@@ -309,7 +320,7 @@ fn library_cases() -> Vec<Case> {
 
 /// Barriers that no case, or none of a short run, shows to be needed: threads use what they have brought themselves, a loop before them has no
 /// rounds, or only other blocks could tell. Which thread brings what is decided by layouts and by the lowering, behind the pass.
-const OWN: [(&str, Arch, usize); 15] = [
+const OWN: [(&str, Arch, usize); 31] = [
     // Each warp writes the 16 rows of Q, a head's, that its part of the first product reads.
     ("few_queries_split", Arch::Sm90a, 13),
     // Behind the tiles of keys that all queries see: in the short run's case there are none.
@@ -331,6 +342,24 @@ const OWN: [(&str, Arch, usize); 15] = [
     ("rms_norm_pieces", Arch::Sm90a, 37),
     ("softmax_pieces", Arch::Sm80, 61),
     ("softmax_pieces", Arch::Sm90a, 61),
+    // Before a block looks again whether words are there, and before it leaves its own or counts itself as done. It waits for blocks of lower
+    // numbers, which the emulator runs before it, and nobody writes the same words.
+    ("scan", Arch::Sm80, 43),
+    ("scan", Arch::Sm90a, 43),
+    ("scan", Arch::Sm80, 64),
+    ("scan", Arch::Sm90a, 64),
+    ("select", Arch::Sm80, 43),
+    ("select", Arch::Sm90a, 43),
+    ("select", Arch::Sm80, 64),
+    ("select", Arch::Sm90a, 64),
+    ("to_csr", Arch::Sm80, 43),
+    ("to_csr", Arch::Sm90a, 43),
+    ("to_csr", Arch::Sm80, 50),
+    ("to_csr", Arch::Sm90a, 50),
+    ("to_csr", Arch::Sm80, 64),
+    ("to_csr", Arch::Sm90a, 64),
+    ("to_csr", Arch::Sm80, 125),
+    ("to_csr", Arch::Sm90a, 125),
 ];
 
 /// A kernel, its target, a line of its source and an operation there.

@@ -6,7 +6,7 @@ use std::path::Path;
 use tessera_compile::{CompileOptions, Compiled, compile};
 use tessera_ir::{Extent, IndexType, Sharing};
 use tessera_lang::{ArgType, ConstValue, ParsedFile, parse_file};
-use tessera_ops::{Argument, Fill, LaunchSpec, Machine, OPERATORS, Plan, Problem, Role, TensorSpec};
+use tessera_ops::{Argument, Fill, KernelFile, LaunchSpec, Machine, OPERATORS, Plan, Problem, Role, TensorSpec};
 use tessera_types::{Arch, DType, Policy};
 
 /// The operators whose rows clusters share.
@@ -41,6 +41,8 @@ pub(crate) enum Given {
     Zeros(DType, Vec<i64>),
     /// The same of one whose integers rise evenly from 0 to this number.
     Bounds(DType, Vec<i64>, u64),
+    /// Indices of a sparse matrix, of `i32`.
+    Pattern(Vec<i64>, Fill),
     /// A number; whole ones are exact.
     Number(f64),
 }
@@ -64,23 +66,24 @@ pub(crate) fn cases(arch: Arch) -> Vec<Case> {
         let quick = (operator.quick)().into_iter().map(|(problem, _)| problem);
         let problems: Vec<Problem> =
             (operator.edges)().into_iter().chain(quick).chain((operator.suite)()).chain((operator.further_suite)()).collect();
-        let mut files: BTreeMap<&str, ParsedFile> = BTreeMap::new();
+        let own = KernelFile { name: operator.file, text: operator.source };
+        let mut files = BTreeMap::new();
         for policy in operator.precisions.iter().chain(operator.further_precisions) {
             for problem in &problems {
                 let parsed: Policy = policy.parse().expect("a policy of the grammar");
                 let Ok(plan) = operator.plan(problem, parsed, Machine::Gpu(arch)) else { continue };
                 for launch in &plan.launches {
-                    let source = operator.file_of(launch);
-                    let file = files.entry(source.name).or_insert_with(|| parse_file(source.name, source.text));
+                    let from = launch.file.unwrap_or(own);
+                    let file = files.entry(from.name).or_insert_with(|| parse_file(from.name, from.text));
                     let case = Case {
                         name: format!("{} {} {policy} {problem}", operator.name, launch.kernel),
                         operator: operator.name,
                         policy,
                         kernel: launch.kernel,
-                        args: arguments(file, source.name, &plan, launch),
+                        args: arguments(file, from.name, &plan, launch),
                         grid: launch.grid,
                         given: launch.arguments.iter().filter_map(|argument| given(argument, &plan)).collect(),
-                        source: source.text,
+                        source: from.text,
                         row: (launch.sharing == Sharing::Cluster && OF_ROWS.contains(&operator.name))
                             .then_some((launch.cluster, launch.warps)),
                     };
@@ -102,9 +105,9 @@ fn given((name, argument): &(&'static str, Argument), plan: &Plan) -> Option<(St
             match spec.fill {
                 _ if spec.role == Role::Counter => Given::Zeros(spec.dtype, sizes),
                 Fill::Bounds { rows } => Given::Bounds(spec.dtype, sizes, rows),
-                Fill::RowOffsets(pattern) => Given::Bounds(spec.dtype, sizes, pattern.elements as u64),
-                Fill::Columns(pattern) => Given::Bounds(spec.dtype, sizes, pattern.columns as u64 - 1),
-                Fill::Rows(pattern) => Given::Bounds(spec.dtype, sizes, pattern.rows as u64 - 1),
+                // Places that an earlier launch has left: others would lead out of arrays.
+                _ if spec.role == Role::Workspace && spec.dtype == DType::I32 => return None,
+                Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) => Given::Pattern(sizes, spec.fill),
                 Fill::Normal { .. } | Fill::Integers { .. } | Fill::Distinct { .. } => Given::Array(spec.dtype, sizes),
             }
         }

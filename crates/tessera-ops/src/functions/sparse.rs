@@ -17,7 +17,7 @@ fn made(name: &'static str, dtype: DType, shape: &[usize], like: &Tensor) -> Res
 /// ```
 /// use tessera_runtime::Tensor;
 /// let y = tessera_ops::prefix_sum(&Tensor::from_vec(&[4], vec![1, 2, 3, 4])?)?;
-/// assert_eq!(y.read::<i32>()?, [1, 3, 6, 10]);
+/// assert_eq!(y.to_f64()?, [1.0, 3.0, 6.0, 10.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn prefix_sum(x: &Tensor) -> Result<Tensor, CallError> {
@@ -29,7 +29,7 @@ pub fn prefix_sum(x: &Tensor) -> Result<Tensor, CallError> {
 /// ```
 /// use tessera_runtime::Tensor;
 /// let y = tessera_ops::exclusive_prefix_sum(&Tensor::from_vec(&[4], vec![1, 2, 3, 4])?)?;
-/// assert_eq!(y.read::<i32>()?, [0, 1, 3, 6]);
+/// assert_eq!(y.to_f64()?, [0.0, 1.0, 3.0, 6.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn exclusive_prefix_sum(x: &Tensor) -> Result<Tensor, CallError> {
@@ -42,7 +42,7 @@ pub fn exclusive_prefix_sum(x: &Tensor) -> Result<Tensor, CallError> {
 /// use tessera_runtime::Tensor;
 /// let (x, mask) = (Tensor::from_vec(&[4], vec![5, 6, 7, 8])?, Tensor::from_vec(&[4], vec![0i8, 1, 0, 1])?);
 /// let [y, count] = tessera_ops::masked_select(&x, &mask)?;
-/// assert_eq!((y.read::<i32>()?, count.read::<i32>()?[0]), (vec![6, 8, 0, 0], 2));
+/// assert_eq!((y.to_f64()?, count.to_f64()?[0]), (vec![6.0, 8.0, 0.0, 0.0], 2.0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn masked_select(x: &Tensor, mask: &Tensor) -> Result<[Tensor; 2], CallError> {
@@ -55,7 +55,7 @@ pub fn masked_select(x: &Tensor, mask: &Tensor) -> Result<[Tensor; 2], CallError
 /// ```
 /// use tessera_runtime::Tensor;
 /// let y = tessera_ops::sort(&Tensor::from_vec(&[4], vec![3, -1, 2, -7])?)?;
-/// assert_eq!(y.read::<i32>()?, [-7, -1, 2, 3]);
+/// assert_eq!(y.to_f64()?, [-7.0, -1.0, 2.0, 3.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn sort(x: &Tensor) -> Result<Tensor, CallError> {
@@ -67,7 +67,7 @@ pub fn sort(x: &Tensor) -> Result<Tensor, CallError> {
 /// ```
 /// use tessera_runtime::Tensor;
 /// let [y, order] = tessera_ops::sort_with_order(&Tensor::from_vec(&[4], vec![3.0f32, -1.0, 3.0, -7.0])?)?;
-/// assert_eq!((y.read::<f32>()?[0], order.read::<i32>()?), (-7.0, vec![3, 1, 0, 2]));
+/// assert_eq!((y.to_f64()?[0], order.to_f64()?), (-7.0, vec![3.0, 1.0, 0.0, 2.0]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn sort_with_order(x: &Tensor) -> Result<[Tensor; 2], CallError> {
@@ -79,7 +79,7 @@ pub fn sort_with_order(x: &Tensor) -> Result<[Tensor; 2], CallError> {
 /// ```
 /// use tessera_runtime::Tensor;
 /// let [_, w] = tessera_ops::sort_with_values(&Tensor::from_vec(&[3], vec![3, 1, 2])?, &Tensor::from_vec(&[3], vec![30, 10, 20])?)?;
-/// assert_eq!(w.read::<i32>()?, [10, 20, 30]);
+/// assert_eq!(w.to_f64()?, [10.0, 20.0, 30.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn sort_with_values(x: &Tensor, v: &Tensor) -> Result<[Tensor; 2], CallError> {
@@ -97,7 +97,7 @@ pub fn sort_with_values(x: &Tensor, v: &Tensor) -> Result<[Tensor; 2], CallError
 /// let values = Tensor::from_vec(&[3], vec![1.0f32, 2.0, 3.0])?;
 /// let (columns, offsets) = (Tensor::from_vec(&[3], vec![0, 2, 1])?, Tensor::from_vec(&[4], vec![0, 2, 2, 3])?);
 /// let y = tessera_ops::spmv(&values, &columns, &offsets, &Tensor::from_vec(&[3], vec![1.0f32, 10.0, 100.0])?)?;
-/// assert_eq!(y.read::<f32>()?, [201.0, 0.0, 30.0]);
+/// assert_eq!(y.to_f64()?, [201.0, 0.0, 30.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn spmv(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, x: &Tensor) -> Result<Tensor, CallError> {
@@ -114,7 +114,7 @@ pub fn spmv(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, x: &Tensor)
 /// let (values, b) = (Tensor::full(DType::F32, &[2], 2.0)?, Tensor::ones(DType::F32, &[5, 4])?);
 /// let (columns, offsets) = (Tensor::from_vec(&[2], vec![0, 4])?, Tensor::from_vec(&[3], vec![0, 0, 2])?);
 /// let c = tessera_ops::spmm(&values, &columns, &offsets, &b)?;
-/// assert_eq!((c.shape(), c.read::<f32>()?), (&[2, 4][..], vec![0.0, 0.0, 0.0, 0.0, 4.0, 4.0, 4.0, 4.0]));
+/// assert_eq!((c.shape(), c.to_f64()?), (&[2, 4][..], vec![0.0, 0.0, 0.0, 0.0, 4.0, 4.0, 4.0, 4.0]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn spmm(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, b: &Tensor) -> Result<Tensor, CallError> {
@@ -130,7 +130,7 @@ pub fn spmm(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, b: &Tensor)
 /// use tessera_types::DType;
 /// let (a, b) = (Tensor::ones(DType::F32, &[2, 8])?, Tensor::arange(DType::F32, &[3, 8])?);
 /// let (columns, offsets) = (Tensor::from_vec(&[2], vec![0, 2])?, Tensor::from_vec(&[3], vec![0, 1, 2])?);
-/// assert_eq!(tessera_ops::sddmm(&a, &b, &columns, &offsets)?.read::<f32>()?, [28.0, 156.0]);
+/// assert_eq!(tessera_ops::sddmm(&a, &b, &columns, &offsets)?.to_f64()?, [28.0, 156.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn sddmm(a: &Tensor, b: &Tensor, columns: &Tensor, row_offsets: &Tensor) -> Result<Tensor, CallError> {
@@ -143,8 +143,8 @@ pub fn sddmm(a: &Tensor, b: &Tensor, columns: &Tensor, row_offsets: &Tensor) -> 
 /// use tessera_runtime::Tensor;
 /// let (columns, offsets) = (Tensor::from_vec(&[3], vec![0, 2, 1])?, Tensor::from_vec(&[4], vec![0, 2, 2, 3])?);
 /// let rows = tessera_ops::csr_to_coo(&columns, &offsets)?;
-/// assert_eq!(rows.read::<i32>()?, [0, 0, 2]);
-/// assert_eq!(tessera_ops::coo_to_csr(&rows, 3)?.read::<i32>()?, [0, 2, 2, 3]);
+/// assert_eq!(rows.to_f64()?, [0.0, 0.0, 2.0]);
+/// assert_eq!(tessera_ops::coo_to_csr(&rows, 3)?.to_f64()?, [0.0, 2.0, 2.0, 3.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn csr_to_coo(columns: &Tensor, row_offsets: &Tensor) -> Result<Tensor, CallError> {
@@ -165,9 +165,9 @@ pub fn coo_to_csr(rows: &Tensor, m: usize) -> Result<Tensor, CallError> {
 /// let values = Tensor::from_vec(&[3], vec![1.0f32, 2.0, 3.0])?;
 /// let (columns, offsets) = (Tensor::from_vec(&[3], vec![0, 2, 0])?, Tensor::from_vec(&[4], vec![0, 2, 2, 3])?);
 /// let [by_columns, rows, column_offsets] = tessera_ops::csr_to_csc(&values, &columns, &offsets, 3)?;
-/// assert_eq!((by_columns.read::<f32>()?, rows.read::<i32>()?), (vec![1.0, 3.0, 2.0], vec![0, 2, 0]));
+/// assert_eq!((by_columns.to_f64()?, rows.to_f64()?), (vec![1.0, 3.0, 2.0], vec![0.0, 2.0, 0.0]));
 /// let [again, columns_again, _] = tessera_ops::csr_to_csc(&by_columns, &rows, &column_offsets, 3)?;
-/// assert_eq!((again.read::<f32>()?, columns_again.read::<i32>()?), (vec![1.0, 2.0, 3.0], vec![0, 2, 0]));
+/// assert_eq!((again.to_f64()?, columns_again.to_f64()?), (vec![1.0, 2.0, 3.0], vec![0.0, 2.0, 0.0]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn csr_to_csc(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, n: usize) -> Result<[Tensor; 3], CallError> {
@@ -183,8 +183,8 @@ pub fn csr_to_csc(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, n: us
 /// use tessera_runtime::Tensor;
 /// let x = Tensor::from_vec(&[2, 3], vec![0.0f32, 5.0, 0.0, 6.0, 0.0, 7.0])?;
 /// let [values, columns, offsets] = tessera_ops::dense_to_csr(&x, 3)?;
-/// assert_eq!((values.read::<f32>()?, columns.read::<i32>()?, offsets.read::<i32>()?), (vec![5.0, 6.0, 7.0], vec![1, 0, 2], vec![0, 1, 3]));
-/// assert_eq!(tessera_ops::csr_to_dense(&values, &columns, &offsets, 3)?.read::<f32>()?, x.read::<f32>()?);
+/// assert_eq!((values.to_f64()?, columns.to_f64()?, offsets.to_f64()?), (vec![5.0, 6.0, 7.0], vec![1.0, 0.0, 2.0], vec![0.0, 1.0, 3.0]));
+/// assert_eq!(tessera_ops::csr_to_dense(&values, &columns, &offsets, 3)?.to_f64()?, x.to_f64()?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn dense_to_csr(x: &Tensor, room: usize) -> Result<[Tensor; 3], CallError> {

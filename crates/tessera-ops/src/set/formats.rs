@@ -313,7 +313,14 @@ fn plan_pack(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan
     tensors.extend(back.tensors(DType::I32));
     let mut arguments = sparse::named(&tensors[..4], &["x", "values", "columns", "row_offsets"]);
     arguments.push(("N", Argument::Int(n as i64)));
-    let mut launches = vec![back.launch("to_csr", 4, arguments)?];
+    let mut launches = match n {
+        // Rows without columns begin where there are no elements, which finds no row.
+        0 => {
+            let clear = vec![("y", Argument::Tensor(3)), ("TILE", Argument::Int(scan::CLEARED as i64))];
+            vec![LaunchSpec::new("clear", clear, rows::grid(m + 1, scan::CLEARED)?).of_file(sparse::FILE)]
+        }
+        _ => vec![back.launch("to_csr", 4, arguments)?],
+    };
     if room > 0 {
         launches.extend([scan::clear_behind([3, m], 1, room)?, scan::clear_behind([3, m], 2, room)?]);
     }

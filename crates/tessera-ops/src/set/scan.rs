@@ -127,13 +127,14 @@ impl LookBack {
             Machine::Cpu => CPU_TILE,
             Machine::Gpu(_) => (TILE_BYTES * 8 / sums.bits() as usize).min(MOST),
         };
-        LookBack { tile, blocks: n.div_ceil(tile) }
+        // Of no elements there is a count, too.
+        LookBack { tile, blocks: n.div_ceil(tile).max(1) }
     }
 
     /// The words of blocks and of groups, and the count of blocks that are done, which a launch finds and leaves as zeros.
     pub(crate) fn tensors(self, sums: DType) -> [TensorSpec; 3] {
         let word = if sums == DType::F32 { DType::I32 } else { DType::I64 };
-        let room = |count: usize| [count.max(1).next_multiple_of(GROUP)];
+        let room = |count: usize| [count.next_multiple_of(GROUP)];
         [
             TensorSpec::new("words", word, room(self.blocks), Role::Counter),
             TensorSpec::new("groups", word, room(self.blocks.div_ceil(GROUP)), Role::Counter),

@@ -114,11 +114,9 @@ impl Parts {
     }
 
     /// Where parts start, and what they leave: a row of so many sums for the row that ends first, and for what follows the last end.
-    pub(crate) fn tensors(self, pattern: Pattern, acc: DType, row: &[usize]) -> [TensorSpec; 3] {
+    pub(crate) fn tensors(self, acc: DType, row: &[usize]) -> [TensorSpec; 3] {
         let sums = |name| TensorSpec::new(name, acc, [&[self.count], row].concat(), Role::Workspace);
         let starts = TensorSpec::new("starts", DType::I32, [self.count + 1], Role::Workspace);
-        // They rise, as a check of one kernel alone should see them, too.
-        let starts = TensorSpec { fill: Fill::Bounds { rows: pattern.rows as u64 }, ..starts };
         [starts, sums("heads"), sums("tails")]
     }
 

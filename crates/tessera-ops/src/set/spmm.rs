@@ -112,7 +112,7 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) ->
     let launches = if merged {
         let wanted = (pattern.rows + pattern.elements) * lanes * across / (sparse::RESIDENT * ROUNDS);
         let parts = Parts::of(pattern, wanted.next_power_of_two().clamp(LEAST, MOST));
-        tensors.extend(parts.tensors(pattern, acc, &[k]));
+        tensors.extend(parts.tensors(acc, &[k]));
         let mut merge = sparse::named(&tensors, &ARRAYS);
         merge.extend(sparse::named(&tensors, &["starts", "heads", "tails"]));
         merge.extend(shape);

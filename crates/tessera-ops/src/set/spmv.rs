@@ -95,7 +95,7 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) ->
     let acc_type = ("ACC", Argument::Type(acc));
     let launches = if merged {
         let parts = Parts::of(pattern, PART);
-        tensors.extend(parts.tensors(pattern, acc, &[]));
+        tensors.extend(parts.tensors(acc, &[]));
         let mut merge = sparse::named(&tensors, &ARRAYS);
         merge.extend(sparse::named(&tensors, &["starts", "heads", "tails"]));
         merge.push(acc_type);
