@@ -342,9 +342,9 @@ const LOOKED_AT: [&str; 16] = [
 /// rounds, or only other blocks could tell. Which thread brings what is decided by layouts and by the lowering, behind the pass.
 const OWN: [(&str, Arch, usize); 31] = [
     // Each warp writes the 16 rows of Q, a head's, that its part of the first product reads.
-    ("few_queries_split", Arch::Sm90a, 13),
+    ("few_queries_split", Arch::Sm90a, 18),
     // Behind the tiles of keys that all queries see: in the short run's case there are none.
-    ("few_queries", Arch::Sm80, 87),
+    ("few_queries", Arch::Sm80, 114),
     // Lines of the small cases begin anywhere: threads bring them, and nothing is on its way when they are read.
     ("gemm_grouped", Arch::Sm80, 46),
     // All threads have read what the pieces left when one of them releases the row. No block writes it again; the pass cannot know that.
