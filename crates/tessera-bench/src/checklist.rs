@@ -12,12 +12,15 @@ const MODEL_SAMPLES: usize = 5;
 /// What a run of the mode for continuous integration may take, in seconds.
 const CI_SECONDS: f64 = 60.0;
 
+/// What is said where nothing was timed.
+const NONE: &str = "no row was timed";
+
 /// One point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
     /// What is asked for.
     pub what: &'static str,
-    /// Whether the file shows it; none where it has no part in the run.
+    /// Whether the file shows it; none where it cannot: it has no part in such a run, or is told by no file.
     pub met: Option<bool>,
     /// What the file says.
     pub evidence: String,
@@ -61,29 +64,29 @@ fn clock(session: &SessionRecord) -> Point {
 fn warmups(timed: &[(&Row, &Summary)]) -> Point {
     // The gate launches twice for each seed (over two poisons), and once more to repeat.
     let launches = |row: &Row| row.gate.as_ref().map_or(0, |gate| 2 * gate.seeds.len());
-    let least = timed.iter().map(|(row, _)| launches(row)).min().unwrap_or(0);
     let what = "launches warm up before the first sample";
+    let Some(least) = timed.iter().map(|(row, _)| launches(row)).min() else { return point(what, false, NONE.to_string()) };
     point(
         what,
-        !timed.is_empty() && least >= WARMUPS,
+        least >= WARMUPS,
         format!("the gate launches each row {least} times and more, then the sampler until times settle"),
     )
 }
 
 fn samples(timed: &[(&Row, &Summary)], mode: Mode) -> Point {
-    let least = timed.iter().map(|(_, times)| times.n).min().unwrap_or(0);
+    let what = "iterations are many";
+    let Some(least) = timed.iter().map(|(_, times)| times.n).min() else { return point(what, false, NONE.to_string()) };
     let wanted = if mode.is_of_models() { MODEL_SAMPLES } else { SAMPLES };
-    point(
-        "iterations are many",
-        least >= wanted,
-        format!("{least} samples and more in each of {} timed rows, {wanted} asked for", timed.len()),
-    )
+    point(what, least >= wanted, format!("{least} samples and more in each of {} timed rows, {wanted} asked for", timed.len()))
 }
 
 fn limits(results: &Results) -> Point {
-    let lost = results.rows.iter().filter(|row| row.summary.is_none()).count();
     let what = "what hangs is ended";
-    point(what, lost == 0, format!("a watched process measures, and a row that is silent is ended; {lost} rows have no outcome"))
+    let lost = results.rows.iter().filter(|row| row.summary.is_none()).count();
+    // A child that is watched is told not to start another one.
+    let is_watched = results.sessions.iter().all(|session| session.argv.iter().any(|argument| argument == "--unwatched"));
+    let how = if is_watched { "a child that is watched measured" } else { "nobody watched the process that measured" };
+    point(what, is_watched && lost == 0, format!("{how}; {lost} rows have no outcome"))
 }
 
 fn expected(results: &Results) -> Point {
@@ -124,13 +127,17 @@ fn averages(timed: &[(&Row, &Summary)]) -> Point {
 
 fn without_gpu(session: &SessionRecord) -> Point {
     let what = "it runs where there is no GPU";
-    point(what, true, format!("run on {}; without a device the same suite runs on the CPU", session.device))
+    match &session.accelerator {
+        None => point(what, true, format!("run on {}", session.device)),
+        Some(_) => Point { what, met: None, evidence: format!("run on {}; `--device cpu` takes the same suite", session.device) },
+    }
 }
 
 fn ranges(session: &SessionRecord) -> Point {
     let what = "profilers see ranges";
-    match &session.accelerator {
-        Some(_) => point(what, true, "NVTX 3: each row's check and timing, and launches that are waited for".to_string()),
-        None => Point { what, met: None, evidence: "profilers of GPUs see nothing of a CPU's work".to_string() },
-    }
+    let evidence = match &session.accelerator {
+        Some(_) => "a file does not say who listened; NVTX 3 has each row's check and timing, and launches that are waited for",
+        None => "profilers of GPUs see nothing of a CPU's work",
+    };
+    Point { what, met: None, evidence: evidence.to_string() }
 }

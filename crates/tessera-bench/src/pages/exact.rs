@@ -15,10 +15,13 @@ pub(super) fn table(operator: &Operator) -> String {
     let mut text =
         "| precision | problem | result | allowed error, of the results' root mean square |\n|---|---|---|---|\n".to_string();
     for precision in operator.precisions.iter().chain(operator.further_precisions) {
-        let Ok(policy) = precision.parse::<Policy>() else { continue };
-        for (problem, result, allowed) in
-            (operator.edges)().iter().rev().find_map(|problem| rows(operator, problem, policy)).unwrap_or_default()
-        {
+        let policy: Policy = precision.parse().expect("a policy of the grammar");
+        let small = (operator.edges)().iter().rev().find_map(|problem| rows(operator, problem, policy));
+        let Some(small) = small else {
+            let _ = writeln!(text, "| `{precision}` | none of {ELEMENTS} elements or fewer | | |");
+            continue;
+        };
+        for (problem, result, allowed) in small {
             let _ = writeln!(text, "| `{precision}` | {problem} | `{result}` | {allowed} |");
         }
     }

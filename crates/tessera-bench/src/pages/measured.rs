@@ -34,7 +34,8 @@ impl Measured {
     /// The line that is none.
     pub fn read(text: &str) -> Result<Measured, String> {
         let mut lines = text.lines();
-        let chip = lines.next().and_then(|line| line.strip_prefix("# ")).unwrap_or_default().to_string();
+        let first = lines.next().ok_or("an empty file")?;
+        let chip = first.strip_prefix("# ").ok_or(first)?.to_string();
         let row = |line: &str| {
             let fields: Vec<&str> = line.split(';').collect();
             let [operator, precision, problem, implementation, us, ceiling] = fields.as_slice() else {

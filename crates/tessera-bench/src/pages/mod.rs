@@ -71,26 +71,25 @@ fn cell(text: &str) -> String {
 
 /// The head of the kernels' file.
 fn mathematics(operator: &Operator) -> String {
-    let text = operator.source.split("\"\"\"").nth(1).unwrap_or_default();
+    let text = operator.source.split("\"\"\"").nth(1).expect("a file of kernels begins with what it computes");
     format!("From the head of `{}`:\n\n```text\n{}\n```\n", operator.file, text.trim())
 }
 
 fn calls(operator: &Operator) -> String {
     let mut text = "| variant | reads | gives | numbers |\n|---|---|---|---|\n".to_string();
     for variant in operator.calls.variants {
-        let Ok((_, signature)) = operator.signature(Some(variant)) else { continue };
+        let (_, signature) = operator.signature(Some(variant)).expect("a variant of its own");
         let list = |operands: &[tessera_ops::Operand]| operands.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let numbers = signature.scalars.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
         let name = if variant.is_empty() { String::new() } else { format!("`{variant}`") };
         let _ = writeln!(text, "| {name} | {} | {} | {numbers} |", list(signature.inputs), list(signature.outputs));
     }
     text.push_str("\n`..rows` stands for any number of axes. On the command line: ");
-    let arrays = operator.calls.variants.first().and_then(|variant| operator.signature(Some(variant)).ok());
-    let arrays = arrays.map(|(variant, signature)| {
-        let inputs = signature.inputs.iter().map(|operand| format!(" {0}=@{0}.npy", operand.name())).collect::<String>();
-        if variant.is_empty() || operator.calls.default == Some(variant) { inputs } else { format!(" variant={variant}{inputs}") }
-    });
-    let _ = writeln!(text, "`tessera run {}{}`.", operator.name, arrays.unwrap_or_default());
+    let (variant, signature) = operator.signature(operator.calls.variants.first().copied()).expect("a variant of its own");
+    let inputs = signature.inputs.iter().map(|operand| format!(" {0}=@{0}.npy", operand.name())).collect::<String>();
+    let goes_without_saying = variant.is_empty() || operator.calls.default == Some(variant);
+    let variant = if goes_without_saying { String::new() } else { format!(" variant={variant}") };
+    let _ = writeln!(text, "`tessera run {}{variant}{inputs}`.", operator.name);
     text
 }
 

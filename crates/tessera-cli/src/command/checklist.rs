@@ -22,7 +22,7 @@ pub(crate) fn checklist(arguments: &Checklist) -> Outcome {
             let verdict = match point.met {
                 Some(true) => "met",
                 Some(false) => "NOT MET",
-                None => "no part",
+                None => "not told",
             };
             println!("{verdict:<8} {}: {}", point.what, point.evidence);
         }

@@ -6,6 +6,7 @@ use tessera_types::DType;
 use super::{Mask, all, run};
 use crate::call::CallError;
 use crate::set;
+use crate::signature::Operand;
 
 /// [`attention`](super::attention) with the logarithm of each row's sum of exponentials, `lse[..., heads, queries]` in `f32` (`f64` beside arrays of
 /// `f64`): what [`attention_backward`] takes.
@@ -149,8 +150,7 @@ pub fn embedding(table: &Tensor, ids: &Tensor) -> Result<Tensor, CallError> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn embedding_backward(dy: &Tensor, ids: &Tensor, vocab: usize) -> Result<Tensor, CallError> {
-    let dim = dy.shape().last().copied().unwrap_or(0);
-    let dtable = new("dtable", dy.dtype(), &[vocab, dim], dy)?;
+    let dtable = new("dtable", dy.dtype(), &[vocab, last_axis("dy", "..tokens dim", dy)?], dy)?;
     run(&set::embedding::EMBEDDING_BACKWARD, "", &[("dy", dy), ("ids", ids), ("dtable", &dtable)], &[])
 }
 
@@ -231,7 +231,7 @@ pub fn moe_sort(ids: &Tensor, experts: usize) -> Result<[Tensor; 2], CallError> 
 /// ```
 pub fn moe_permute(x: &Tensor, place: &Tensor) -> Result<Tensor, CallError> {
     let slots = place.shape().iter().product();
-    let y = new("y", x.dtype(), &[slots, x.shape().last().copied().unwrap_or(0)], x)?;
+    let y = new("y", x.dtype(), &[slots, last_axis("x", "tokens dim", x)?], x)?;
     run(&set::moe::MOE_PERMUTE, "", &[("x", x), ("place", place), ("y", &y)], &[])
 }
 
@@ -248,6 +248,12 @@ pub fn moe_permute(x: &Tensor, place: &Tensor) -> Result<Tensor, CallError> {
 /// ```
 pub fn moe_combine(y: &Tensor, place: &Tensor, weights: &Tensor) -> Result<Tensor, CallError> {
     run(&set::moe::MOE_COMBINE, "", &[("y", y), ("place", place), ("weights", weights)], &[])
+}
+
+/// The extent of an array's last axis; one without axes is refused as the call would refuse it.
+fn last_axis(name: &'static str, axes: &'static str, tensor: &Tensor) -> Result<usize, CallError> {
+    let refused = || CallError::Rank { operand: Operand(name, axes), shape: tensor.shape().to_vec() };
+    tensor.shape().last().copied().ok_or_else(refused)
 }
 
 /// A new array where another one lies.

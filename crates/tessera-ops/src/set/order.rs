@@ -170,6 +170,9 @@ fn select(case: &Case, tensors: &mut Vec<TensorSpec>) -> Result<Vec<LaunchSpec>,
             break;
         }
     }
+    if n > case.k {
+        return Err(Unsupported(format!("top_k comes down to {} of {} elements in more steps than it takes", case.k, case.n)));
+    }
     let [values, indices] = ["values", "indices"].map(|name| rows::arrays(tensors, &[name])[0].1);
     let arguments = vec![("x", from[0]), ("places", from[1]), ("values", values), ("indices", indices), least, k];
     launches.push(LaunchSpec::new("order", arguments, [down, 1, 1]));
