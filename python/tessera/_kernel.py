@@ -88,10 +88,8 @@ class Kernel:
         """
         host = _device.host()
         printed, notes = self._native().launch(tuple(args), keywords or {}, _blocks(grid), _stream(stream), block, config, host)
-        if printed:
-            sys.stdout.write(printed)
-        for note in notes:
-            warnings.warn(note, errors.TesseraWarning, stacklevel=3)
+        if printed or notes:
+            _tell(printed, notes)
 
     def compile(self, *args, target: str | None = None, emit: str = "ptx", **keywords) -> str:
         """The kernel's text at a level, for arguments like these: ``schedule``, ``tile`` or ``ptx``.
@@ -163,7 +161,20 @@ def launch(stream, grid, kernel, kernel_args, /, *, programmatic_dependent_launc
         raise errors.TileUnsupportedFeatureError("launches that depend on each other programmatically are not done")
     if grid is None:
         raise errors.ArgumentError("a grid is one to three integers, not None")
-    kernel.launch(kernel_args, grid=grid, stream=stream)
+    printed, notes = kernel._native().launch(tuple(kernel_args), _NOTHING, _blocks(grid), _stream(stream), None, _NOTHING, _device.host())
+    if printed or notes:
+        _tell(printed, notes)
+
+
+#: No arguments by name, and no choices.
+_NOTHING: dict = {}
+
+
+def _tell(printed: str, notes: list[str]) -> None:
+    """Gives what a kernel printed, and what there is to say of how it was compiled."""
+    sys.stdout.write(printed)
+    for note in notes:
+        warnings.warn(note, errors.TesseraWarning, stacklevel=4)
 
 
 class BlockKernel(Kernel):

@@ -13,7 +13,7 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyTuple};
 use tessera::driver::DevicePtr;
 use tessera::runtime::{DriverDevice, Tensor};
 use tessera::types::DType;
@@ -21,6 +21,7 @@ use tessera::types::DType;
 use crate::dlpack;
 use crate::dtype;
 use crate::error::Failure;
+use crate::torch;
 
 /// An array of somebody else's.
 #[derive(Debug)]
@@ -49,10 +50,13 @@ impl Given {
     /// The array that an object is; `None` where it is none.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Given>> {
         let py = object.py();
+        if let Some(given) = torch::plain(object)? {
+            return Ok(Some(given));
+        }
         let module = object.get_type().module()?;
         let library = module.to_str()?.split('.').next().unwrap_or_default().to_owned();
         if library == "torch" && object.hasattr(intern!(py, "data_ptr"))? {
-            return of_torch(object).map(Some);
+            return torch::any(object).map(Some);
         }
         if library == "numpy" && object.hasattr(intern!(py, "__array_interface__"))? && object.hasattr(intern!(py, "strides"))? {
             // A scalar of NumPy's is a number.
@@ -109,43 +113,6 @@ impl Given {
 /// Bytes of an element of the types that other libraries have.
 pub(crate) fn element_bytes(dtype: DType) -> usize {
     (dtype.bits() as usize).div_ceil(8)
-}
-
-fn of_torch(tensor: &Bound<'_, PyAny>) -> PyResult<Given> {
-    let py = tensor.py();
-    let says = |name: &Bound<'_, PyString>| -> PyResult<bool> { tensor.getattr(name)?.is_truthy() };
-    let gpu = match (says(intern!(py, "is_cpu"))?, says(intern!(py, "is_cuda"))?) {
-        (true, _) => None,
-        (_, true) => Some(tensor.call_method0(intern!(py, "get_device"))?.extract::<u32>()?),
-        _ => {
-            let device = tensor.getattr("device")?.str()?;
-            return Err(refuse(
-                py,
-                format!("a tensor on `{device}` has no memory that a kernel could use: it is on the CPU or a CUDA device"),
-            ));
-        }
-    };
-    let layout = tensor.getattr(intern!(py, "layout"))?.str()?;
-    if layout.to_str()? != "torch.strided" {
-        return Err(refuse(py, format!("a tensor of layout `{layout}` is no array: pass its parts, or `to_dense()`")));
-    }
-    if tensor.call_method0(intern!(py, "is_conj"))?.is_truthy()? || tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
-        return Err(refuse(
-            py,
-            "a tensor that is conjugated or negated lazily is no array: pass `resolve_conj()` or `resolve_neg()`",
-        ));
-    }
-    let name = tensor.getattr(intern!(py, "dtype"))?.str()?;
-    let name = name.to_str()?.trim_start_matches("torch.");
-    let dtype = dtype::parse(name).ok_or_else(|| refuse(py, format!("no kernel takes elements of `torch.{name}`")))?;
-    let shape: Vec<usize> = tensor.getattr(intern!(py, "shape"))?.extract()?;
-    let strides: Vec<usize> = tensor.call_method0(intern!(py, "stride"))?.extract()?;
-    let address: u64 = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
-    let given = Given { dtype, shape, strides, address, gpu, readonly: false, owner: tensor.clone().unbind() };
-    if address == 0 && given.len() > 0 {
-        return Err(refuse(py, "the tensor's memory was freed, or it has none"));
-    }
-    Ok(given)
 }
 
 /// NumPy's interface, and that of arrays on GPUs.

@@ -1,9 +1,9 @@
 //! Kernels: read from a program's live functions, compiled for arguments, launched on arrays as they lie.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -17,6 +17,7 @@ use crate::array::refuse;
 use crate::device::{Host, Place, cuda};
 use crate::error::{Failure, of_kernel};
 use crate::live::{Texts, root};
+use crate::often::{self, Form, Launches};
 use crate::stage::Stage;
 use crate::stream;
 use crate::value::Argument;
@@ -29,7 +30,10 @@ static TIMEOUT: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Kernel {
     inner: Compiled,
     parameters: Vec<String>,
+    /// Of each parameter, whether its value is compiled in.
+    constants: Vec<bool>,
     indent: usize,
+    often: Launches,
 }
 
 /// What a launch is asked to be.
@@ -53,8 +57,9 @@ impl Kernel {
         let texts = Texts::new(modules);
         let first = root(&texts, root_name)?;
         let inner = py.detach(|| Compiled::from_live(first, &texts, kernel)).map_err(|error| of_kernel(py, &error, indent))?;
-        let parameters = inner.parameters().into_iter().map(|(name, _)| name.to_owned()).collect();
-        Ok(Kernel { inner, parameters, indent })
+        let parameters: Vec<String> = inner.parameters().into_iter().map(|(name, _)| name.to_owned()).collect();
+        let constants = parameters.iter().map(|name| inner.is_constant(name)).collect();
+        Ok(Kernel { inner, parameters, constants, indent, often: Launches::default() })
     }
 
     /// Names of the parameters.
@@ -74,7 +79,7 @@ impl Kernel {
         stream: Option<u64>,
         block: Option<u32>,
         config: BTreeMap<String, i64>,
-        host: Host,
+        host: &Bound<'_, PyAny>,
     ) -> PyResult<(String, Vec<String>)> {
         let asked = self.asked(py, args, keywords, grid, block, config)?;
         let gpus = || asked.arguments.iter().flat_map(Argument::arrays).map(|given| given.gpu);
@@ -86,7 +91,7 @@ impl Kernel {
                         format!("arrays on the host and on GPU {other} are given to one launch: copy some of them"),
                     ));
                 }
-                self.on_host(py, &asked, &host)
+                self.on_host(py, &asked, &host.extract()?)
             }
             Some(ordinal) => {
                 if gpus().any(|gpu| gpu != Some(ordinal)) {
@@ -110,7 +115,7 @@ impl Kernel {
         emit: &str,
     ) -> PyResult<String> {
         let asked = self.asked(py, args, keywords, None, None, BTreeMap::new())?;
-        let values = self.values(py, &asked, |given, name| given.on_host(py, name))?;
+        let values = self.values(&asked, |given, name| given.on_host(py, name))?;
         py.detach(|| crate::emit::text(&self.inner, &values, target, emit)).map_err(|error| error.raise(py, self.indent))
     }
 }
@@ -165,7 +170,6 @@ impl Kernel {
 
     fn values<'a>(
         &self,
-        _py: Python<'_>,
         asked: &Asked<'a>,
         tensor: impl Fn(&crate::array::Given, &str) -> PyResult<Tensor>,
     ) -> PyResult<Vec<(&'a str, Value)>> {
@@ -173,23 +177,20 @@ impl Kernel {
         named.map(|(name, argument)| Ok((*name, argument.value(|given| tensor(given, name))?))).collect()
     }
 
-    /// Compiles, within the time that there is.
-    fn prepare(&self, values: &[(&str, Value)], asked: &Asked<'_>, device: &Device) -> Result<PreparedLaunch, Stopped> {
+    /// Does what compiles, within the time that there is.
+    fn within<T: Send + 'static>(
+        &self,
+        values: &[(&str, Value)],
+        asked: &Asked<'_>,
+        work: impl Fn(&Compiled, &[(&str, Value)], &CompileOptions) -> Result<T, KernelError>,
+    ) -> Result<T, Stopped> {
         let limit = TIMEOUT.load(Ordering::Relaxed);
-        if limit == 0 {
-            return self.inner.prepare(values, asked.grid, &asked.options, device).map_err(Stopped::Kernel);
-        }
-        let (tell, told) = mpsc::channel();
-        let (kernel, grid, options, device) = (self.inner.clone(), asked.grid, asked.options.clone(), device.clone());
-        let owned: Vec<(String, Value)> = values.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        std::thread::spawn(move || {
-            let values: Vec<(&str, Value)> = owned.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-            // Nobody listens any more where it took too long.
-            let _ = tell.send(kernel.prepare(&values, grid, &options, &device));
-        });
-        match told.recv_timeout(Duration::from_nanos(limit)) {
-            Ok(prepared) => prepared.map_err(Stopped::Kernel),
-            Err(_) => Err(Stopped::TooLong(Duration::from_nanos(limit))),
+        let begun = Instant::now();
+        let made = work(&self.inner, values, &asked.options).map_err(Stopped::Kernel)?;
+        match Duration::from_nanos(limit) {
+            Duration::ZERO => Ok(made),
+            limit if begun.elapsed() <= limit => Ok(made),
+            limit => Err(Stopped::TooLong(limit)),
         }
     }
 
@@ -205,8 +206,8 @@ impl Kernel {
     }
 
     /// Refuses to write arrays that must not be.
-    fn refuse_readonly(&self, py: Python<'_>, asked: &Asked<'_>, launch: &PreparedLaunch) -> PyResult<()> {
-        for name in launch.written() {
+    fn refuse_readonly<'a>(&self, py: Python<'_>, asked: &Asked<'_>, written: impl Iterator<Item = &'a str>) -> PyResult<()> {
+        for name in written {
             let Some(at) = asked.names.iter().position(|own| *own == name) else { continue };
             if asked.arguments[at].arrays().iter().any(|given| given.readonly) {
                 return Err(refuse(
@@ -221,10 +222,15 @@ impl Kernel {
     fn on_host(&self, py: Python<'_>, asked: &Asked<'_>, host: &Host) -> PyResult<(String, Vec<String>)> {
         match host.place(py)? {
             Place::Cpu { checked } => {
-                let values = self.values(py, asked, |given, name| given.on_host(py, name))?;
-                let launch =
-                    py.detach(|| self.prepare(&values, asked, &Device::Cpu)).map_err(|stopped| self.raise(py, stopped))?;
-                self.refuse_readonly(py, asked, &launch)?;
+                let values = self.values(asked, |given, name| given.on_host(py, name))?;
+                let launch = py
+                    .detach(|| {
+                        self.within(&values, asked, |kernel, values, options| {
+                            kernel.prepare(values, asked.grid, options, &Device::Cpu)
+                        })
+                    })
+                    .map_err(|stopped| self.raise(py, stopped))?;
+                self.refuse_readonly(py, asked, launch.written())?;
                 let options = LaunchOptions { checked, threads: host.threads, ..LaunchOptions::default() };
                 let printed = py
                     .detach(|| launch.run_with(&options).map_err(Stopped::Kernel))
@@ -234,11 +240,16 @@ impl Kernel {
             Place::Emulator { device, console } => {
                 let arrays: Vec<_> = asked.arguments.iter().flat_map(Argument::arrays).collect();
                 let stage = Stage::new(py, &device, &arrays)?;
-                let values = self.values(py, asked, |given, name| stage.tensor(py, given, name))?;
+                let values = self.values(asked, |given, name| stage.tensor(py, given, name))?;
                 let launch = py
-                    .detach(|| self.prepare(&values, asked, &Device::Driver(device.clone())))
+                    .detach(|| {
+                        let device = Device::Driver(device.clone());
+                        self.within(&values, asked, |kernel, values, options| {
+                            kernel.prepare(values, asked.grid, options, &device)
+                        })
+                    })
                     .map_err(|stopped| self.raise(py, stopped))?;
-                self.refuse_readonly(py, asked, &launch)?;
+                self.refuse_readonly(py, asked, launch.written())?;
                 let ran = py.detach(|| launch.run());
                 let launched = console.take();
                 let printed: String = launched.iter().map(|launched| launched.report.output.as_str()).collect();
@@ -263,14 +274,34 @@ impl Kernel {
         stream: Option<u64>,
     ) -> PyResult<(String, Vec<String>)> {
         let stream = stream::handle(py, stream, device)?;
-        let values = self.values(py, asked, |given, name| given.on_device(py, device, name))?;
-        let launch = py
-            .detach(|| self.prepare(&values, asked, &Device::Driver(device.clone())))
-            .map_err(|stopped| self.raise(py, stopped))?;
-        self.refuse_readonly(py, asked, &launch)?;
-        let queued = py.detach(|| stream::enqueue(device, &[&launch], stream));
+        let is_constant = |name: &str| self.parameters.iter().position(|own| own == name).is_some_and(|at| self.constants[at]);
+        // Choices of the caller's are rare, and not part of a form.
+        let form =
+            asked.options.config.is_empty().then(|| {
+                Form::of((device, asked.grid), (stream, asked.options.block), &asked.names, &asked.arguments, is_constant)
+            });
+        let known = form.as_ref().and_then(|form| self.often.find(form));
+        let (launch, notes) = match known {
+            Some(launch) => (launch, Vec::new()),
+            None => {
+                let values = self.values(asked, |given, name| given.on_device(py, device, name))?;
+                let prepared = py.detach(|| {
+                    self.within(&values, asked, |kernel, values, options| {
+                        kernel.prepare_often(values, asked.grid, options, device)
+                    })
+                });
+                let launch = Arc::new(prepared.map_err(|stopped| self.raise(py, stopped))?);
+                self.refuse_readonly(py, asked, launch.prepared.written())?;
+                if let Some(form) = form {
+                    self.often.keep(form, &launch);
+                }
+                let notes = launch.remark.iter().map(|remark| remark.render(false)).collect();
+                (launch, notes)
+            }
+        };
+        let queued = often::enqueue(py, &launch, stream, &asked.names, &asked.arguments, is_constant)?;
         queued.map_err(|error| self.raise(py, Stopped::Kernel(error)))?;
-        Ok((String::new(), notes(&launch)))
+        Ok((String::new(), notes))
     }
 }
 

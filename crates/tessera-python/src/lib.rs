@@ -11,9 +11,11 @@ mod error;
 mod finding;
 mod kernel;
 mod live;
+mod often;
 mod operator;
 mod stage;
 mod stream;
+mod torch;
 mod value;
 
 use pyo3::prelude::*;

@@ -102,7 +102,7 @@ impl Call {
         let tensors = given.iter().map(|one| Ok((one.0.as_str(), tensor(one)?))).collect::<PyResult<Vec<(&str, Tensor)>>>()?;
         let scalars = scalars.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         let call = OpsCall { variant, tensors, scalars, lock: None };
-        let resolved = py.detach(|| operator.resolve(&call)).map_err(|error| of_call(py, &error))?;
+        let resolved = py.detach(|| operator.resolve(&call).map_err(Box::new)).map_err(|error| of_call(py, &error))?;
         Ok(Call { place, stage, resolved, given })
     }
 
@@ -174,8 +174,9 @@ impl Call {
             None => tensor(given, output.name),
         });
         let outputs = outputs.collect::<PyResult<Vec<_>>>()?;
-        let launches =
-            py.detach(|| self.resolved.prepare(&outputs, &CompileOptions::default())).map_err(|error| of_call(py, &error))?;
+        let launches = py
+            .detach(|| self.resolved.prepare(&outputs, &CompileOptions::default()).map_err(Box::new))
+            .map_err(|error| of_call(py, &error))?;
         py.detach(|| run(&launches)).map_err(|error| of_kernel(py, &error, 0))
     }
 }

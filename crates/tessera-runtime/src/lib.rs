@@ -40,7 +40,7 @@ pub use device::{Device, DeviceChoice, DeviceProperties, DriverDevice};
 pub use device_launch::DeviceLaunch;
 pub use error::{DeviceError, FileError, FormatError, TensorError};
 pub use exit::exit_at_once;
-pub use kernel::{Kernel, KernelError};
+pub use kernel::{Kernel, KernelError, Often};
 pub use knobs::{DeviceName, KnobError, KnobRow, Knobs};
 pub use launch::{LaunchOptions, PreparedLaunch, Ran};
 pub use memory::HOST_ALIGN;
