@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use tessera::compile::CompileOptions;
+use tessera::driver::StreamHandle;
 use tessera::lang::{Builtin, Space};
 use tessera::runtime::{
-    Device, DriverDevice, Kernel as Compiled, KernelError, LaunchGrid, LaunchOptions, PreparedLaunch, Tensor, Value,
+    Device, DriverDevice, Kernel as Compiled, KernelError, LaunchGrid, LaunchOptions, Often, PreparedLaunch, Tensor, Value,
 };
 
 use crate::array::refuse;
@@ -42,6 +43,13 @@ struct Asked<'a> {
     arguments: Vec<Argument>,
     grid: LaunchGrid,
     options: CompileOptions,
+}
+
+impl<'a> Asked<'a> {
+    /// The same without its arguments.
+    fn clone_form(&self) -> Asked<'a> {
+        Asked { names: self.names.clone(), arguments: Vec::new(), grid: self.grid, options: self.options.clone() }
+    }
 }
 
 #[pymethods]
@@ -237,33 +245,67 @@ impl Kernel {
                     .map_err(|stopped| self.raise(py, stopped))?;
                 Ok((printed, notes(&launch)))
             }
-            Place::Emulator { device, console } => {
+            Place::Emulator(emulated) => {
+                let device = &emulated.device;
                 let arrays: Vec<_> = asked.arguments.iter().flat_map(Argument::arrays).collect();
-                let stage = Stage::new(py, &device, &arrays)?;
-                let values = self.values(asked, |given, name| stage.tensor(py, given, name))?;
-                let launch = py
-                    .detach(|| {
-                        let device = Device::Driver(device.clone());
-                        self.within(&values, asked, |kernel, values, options| {
-                            kernel.prepare(values, asked.grid, options, &device)
-                        })
+                let stage = Stage::new(py, device, &arrays)?;
+                let staged = asked.arguments.iter().map(|argument| argument.staged(|given| stage.given(py, given)));
+                let staged = Asked { arguments: staged.collect::<PyResult<_>>()?, ..asked.clone_form() };
+                let stream = device.stream().handle();
+                let (launch, notes) = self.found(py, &staged, (device, emulated.number), stream)?;
+                let (ran, launched) = py.detach(|| {
+                    emulated.watched(|| {
+                        let queued =
+                            often::enqueue(&launch, stream, &staged.names, &staged.arguments, |name| self.is_constant(name));
+                        queued.and_then(|()| device.stream().synchronize().map_err(|error| launch.stopped(error)))
                     })
-                    .map_err(|stopped| self.raise(py, stopped))?;
-                self.refuse_readonly(py, asked, launch.written())?;
-                let ran = py.detach(|| launch.run());
-                let launched = console.take();
+                });
                 let printed: String = launched.iter().map(|launched| launched.report.output.as_str()).collect();
                 ran.map_err(|error| {
+                    emulated.forget();
                     let (text, findings) = crate::finding::told(&launched);
                     self.raise(py, if findings.is_empty() { Stopped::Kernel(error) } else { Stopped::Found(text, findings) })
                 })?;
-                let written: Vec<&str> = launch.written().collect();
+                let written: Vec<&str> = launch.prepared.written().collect();
                 let named = asked.names.iter().zip(&asked.arguments);
                 let results = named.filter(|(name, _)| written.contains(name)).flat_map(|(_, argument)| argument.arrays());
                 stage.bring_back(py, results)?;
-                Ok((printed, notes(&launch)))
+                Ok((printed, notes))
             }
         }
+    }
+
+    fn is_constant(&self, name: &str) -> bool {
+        self.parameters.iter().position(|own| own == name).is_some_and(|at| self.constants[at])
+    }
+
+    /// The packed launch for arguments on a device, and what there is to say of how it was compiled.
+    fn found(
+        &self,
+        py: Python<'_>,
+        asked: &Asked<'_>,
+        (device, number): (&DriverDevice, u64),
+        stream: StreamHandle,
+    ) -> PyResult<(Arc<Often>, Vec<String>)> {
+        // Choices of the caller's are rare, and not part of a form.
+        let form = asked.options.config.is_empty().then(|| {
+            let is_constant = |name: &str| self.is_constant(name);
+            Form::of((number, asked.grid), (stream, asked.options.block), &asked.names, &asked.arguments, is_constant)
+        });
+        if let Some(launch) = form.as_ref().and_then(|form| self.often.find(form)) {
+            return Ok((launch, Vec::new()));
+        }
+        let values = self.values(asked, |given, name| given.on_device(py, device, name))?;
+        let prepared = py.detach(|| {
+            self.within(&values, asked, |kernel, values, options| kernel.prepare_often(values, asked.grid, options, device))
+        });
+        let launch = Arc::new(prepared.map_err(|stopped| self.raise(py, stopped))?);
+        self.refuse_readonly(py, asked, launch.prepared.written())?;
+        if let Some(form) = form {
+            self.often.keep(form, &launch);
+        }
+        let notes = launch.remark.iter().map(|remark| remark.render(false)).collect();
+        Ok((launch, notes))
     }
 
     fn on_gpu(
@@ -274,32 +316,8 @@ impl Kernel {
         stream: Option<u64>,
     ) -> PyResult<(String, Vec<String>)> {
         let stream = stream::handle(py, stream, device)?;
-        let is_constant = |name: &str| self.parameters.iter().position(|own| own == name).is_some_and(|at| self.constants[at]);
-        // Choices of the caller's are rare, and not part of a form.
-        let form =
-            asked.options.config.is_empty().then(|| {
-                Form::of((device, asked.grid), (stream, asked.options.block), &asked.names, &asked.arguments, is_constant)
-            });
-        let known = form.as_ref().and_then(|form| self.often.find(form));
-        let (launch, notes) = match known {
-            Some(launch) => (launch, Vec::new()),
-            None => {
-                let values = self.values(asked, |given, name| given.on_device(py, device, name))?;
-                let prepared = py.detach(|| {
-                    self.within(&values, asked, |kernel, values, options| {
-                        kernel.prepare_often(values, asked.grid, options, device)
-                    })
-                });
-                let launch = Arc::new(prepared.map_err(|stopped| self.raise(py, stopped))?);
-                self.refuse_readonly(py, asked, launch.prepared.written())?;
-                if let Some(form) = form {
-                    self.often.keep(form, &launch);
-                }
-                let notes = launch.remark.iter().map(|remark| remark.render(false)).collect();
-                (launch, notes)
-            }
-        };
-        let queued = often::enqueue(py, &launch, stream, &asked.names, &asked.arguments, is_constant)?;
+        let (launch, notes) = self.found(py, asked, (device, device.properties().ordinal.into()), stream)?;
+        let queued = often::enqueue(&launch, stream, &asked.names, &asked.arguments, |name| self.is_constant(name));
         queued.map_err(|error| self.raise(py, Stopped::Kernel(error)))?;
         Ok((String::new(), notes))
     }

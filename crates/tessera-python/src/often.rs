@@ -1,4 +1,4 @@
-//! Launches on a GPU that are asked for again and again: what they were compiled to and packed as is found by the form of their arguments.
+//! Launches on a device that are asked for again and again: what they were compiled to and packed as is found by the form of their arguments.
 //!
 //! The form of an array is its type, sizes, strides, alignment and which of the others it shares memory with; of a constant parameter its value;
 //! of a number that is passed at launch its kind. A launch that is found costs a copy of its parameters and the driver's own call.
@@ -6,12 +6,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::prelude::*;
 use tessera::driver::StreamHandle;
 use tessera::lang::ConstValue;
-use tessera::runtime::{Argument as Packed, Array, Constant, DriverDevice, KernelError, LaunchGrid, Often};
+use tessera::runtime::{Argument as Packed, Array, Constant, KernelError, LaunchGrid, Often};
 
-use crate::array::{Given, refuse};
+use crate::array::Given;
 use crate::value::Argument;
 
 /// Launches that are kept for one kernel. Those beyond it are packed anew each time.
@@ -20,20 +19,20 @@ const MOST: usize = 1024;
 /// Alignments beyond this make no difference to any kernel.
 const ALIGN: u32 = 8;
 
-/// What decides how a launch is compiled and packed.
+/// What decides how a launch is compiled and packed, and on which device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Form(Vec<u64>);
 
 impl Form {
     /// The form of a launch's arguments. `is_constant` says of a parameter that its value is compiled in.
     pub(crate) fn of(
-        (device, grid): (&DriverDevice, LaunchGrid),
+        (device, grid): (u64, LaunchGrid),
         (stream, block): (StreamHandle, Option<u32>),
         names: &[&str],
         arguments: &[Argument],
         is_constant: impl Fn(&str) -> bool,
     ) -> Form {
-        let mut words = vec![u64::from(device.properties().ordinal), stream.0, block.map_or(0, u64::from)];
+        let mut words = vec![device, stream.0, block.map_or(0, u64::from)];
         match grid {
             LaunchGrid::Auto => words.push(0),
             LaunchGrid::Blocks(blocks) => words.extend(std::iter::once(1).chain(blocks.map(u64::from))),
@@ -119,22 +118,18 @@ impl Launches {
     }
 }
 
-/// Queues a packed launch with the addresses and numbers of these arguments.
+/// Queues a packed launch with the addresses and numbers of these arguments, which have its form.
 pub(crate) fn enqueue(
-    py: Python<'_>,
     launch: &Often,
     stream: StreamHandle,
     names: &[&str],
     arguments: &[Argument],
     is_constant: impl Fn(&str) -> bool,
-) -> PyResult<Result<(), KernelError>> {
+) -> Result<(), KernelError> {
     let mut changes: Vec<(&str, Packed<Array>)> = Vec::with_capacity(arguments.len());
     for (name, argument) in names.iter().zip(arguments) {
         match argument {
-            Argument::Array(given) => {
-                let made = Array::new(given.dtype, given.address, &given.shape, Some(&given.strides));
-                changes.push((name, Packed::Array(made.map_err(|why| refuse(py, format!("`{name}`: {why}")))?)));
-            }
+            Argument::Array(given) => changes.push((name, Packed::Array(given.by_address()))),
             Argument::Constant(_) if is_constant(name) => {}
             Argument::Constant(ConstValue::Int(value)) => changes.push((name, Packed::Constant(Constant::Int(*value)))),
             Argument::Constant(ConstValue::Float(value)) => changes.push((name, Packed::Constant(Constant::Float(*value)))),
@@ -143,5 +138,5 @@ pub(crate) fn enqueue(
             Argument::List(_) | Argument::Constant(_) => {}
         }
     }
-    Ok(launch.prepared.enqueue(stream, &changes).map_err(KernelError::Device))
+    launch.prepared.enqueue(stream, &changes).map_err(KernelError::Device)
 }

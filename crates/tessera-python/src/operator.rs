@@ -89,7 +89,8 @@ impl Call {
             Some(ordinal) => Where::Gpu(cuda(py, ordinal)?),
         };
         let stage = match &place {
-            Where::Host(Place::Emulator { device, .. }) => {
+            Where::Host(Place::Emulator(emulated)) => {
+                let device = &emulated.device;
                 Some(Stage::new(py, device, &given.iter().map(|(_, given)| given).collect::<Vec<_>>())?)
             }
             Where::Host(Place::Cpu { .. }) | Where::Gpu(_) => None,
@@ -139,7 +140,8 @@ impl Call {
                 let run = |launches: &[PreparedLaunch]| stream::enqueue(device, &launches.iter().collect::<Vec<_>>(), stream);
                 self.on(py, &arrays, |given, name| given.on_device(py, device, name), run)
             }
-            Where::Host(Place::Emulator { device, .. }) => {
+            Where::Host(Place::Emulator(emulated)) => {
+                let device = &emulated.device;
                 // Results that were given have their places among the arguments already.
                 let mut results = Vec::new();
                 let fresh: Vec<&Given> =

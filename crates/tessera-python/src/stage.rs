@@ -6,7 +6,6 @@
 #![allow(unsafe_code, reason = "copies from and to arrays of other libraries")]
 
 use pyo3::prelude::*;
-use tessera::driver::DevicePtr;
 use tessera::runtime::{Device, DriverDevice, Placed, Tensor};
 use tessera::types::DType;
 
@@ -71,25 +70,15 @@ impl Stage {
         self.pieces.iter().find(|piece| piece.start <= given.address && given.address < piece.end)
     }
 
-    /// The array on the device.
+    /// The array where it lies on the device. One without elements lies nowhere.
+    pub(crate) fn given(&self, py: Python<'_>, given: &Given) -> PyResult<Given> {
+        let place = |piece: &Piece| piece.there.start() + piece.before + (given.address - piece.start);
+        Ok(given.at(py, self.piece(given).map_or(0, place)))
+    }
+
+    /// A tensor over the array on the device.
     pub(crate) fn tensor(&self, py: Python<'_>, given: &Given, name: &str) -> PyResult<Tensor> {
-        let Some(piece) = self.piece(given) else {
-            let made = Tensor::zeros_on(given.dtype, &given.shape, &Device::Driver(self.device.clone()));
-            return made.map_err(|error| refuse(py, format!("`{name}`: {error}")));
-        };
-        let address = piece.there.start() + piece.before + (given.address - piece.start);
-        // SAFETY: the piece holds all bytes that the array spans, and stays.
-        let made = unsafe {
-            Tensor::from_foreign_on(
-                &self.device,
-                DevicePtr(address),
-                given.dtype,
-                &given.shape,
-                &given.strides,
-                Box::new(piece.there.clone()),
-            )
-        };
-        made.map_err(|error| refuse(py, format!("`{name}`: {error}")))
+        self.given(py, given)?.on_device(py, &self.device, name)
     }
 
     /// Copies arrays back to the host. Bytes between the elements of an array with gaps are what they were, unless the kernel has written them.

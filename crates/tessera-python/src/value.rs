@@ -40,6 +40,15 @@ impl Argument {
         }
     }
 
+    /// The argument with other arrays in the places of its own.
+    pub(crate) fn staged(&self, mut other: impl FnMut(&Given) -> PyResult<Given>) -> PyResult<Argument> {
+        Ok(match self {
+            Argument::Array(given) => Argument::Array(other(given)?),
+            Argument::List(items) => Argument::List(items.iter().map(other).collect::<PyResult<_>>()?),
+            Argument::Constant(value) => Argument::Constant(value.clone()),
+        })
+    }
+
     /// The argument with tensors in the places of its arrays.
     pub(crate) fn value(&self, mut tensor: impl FnMut(&Given) -> PyResult<Tensor>) -> PyResult<Value> {
         Ok(match self {

@@ -32,7 +32,8 @@ use std::sync::{Arc, Mutex};
 
 use tessera_compile::{CompileOptions, Compiled, Launch, PossiblePlan, compile_for, order_of_sums, possible_plans};
 use tessera_cpu::{Program, lockstep};
-use tessera_ir::{Const, Diagnostic, KernelImage, Level, Module, ParamKind, Span, bug};
+use tessera_driver::DriverError;
+use tessera_ir::{Const, Diagnostic, KernelImage, Level, Module, ParamKind, SourceMap, Span, bug};
 use tessera_lang::{ArgType, ModuleText, Modules};
 use tessera_launch::{Array, DeviceKernel, Flat, Interface, LaunchGrid, Placed, Prepared, Report};
 use tessera_lock::Key as LockKey;
@@ -42,7 +43,7 @@ use crate::cache::{KernelCache, Key};
 use crate::device::{Device, DriverDevice};
 use crate::device_launch::DeviceLaunch;
 use crate::error::{DeviceError, TensorError};
-use crate::launch::{PreparedLaunch, Work};
+use crate::launch::{self, PreparedLaunch, Work};
 use crate::module_cache::module_cache;
 use crate::origin::{Origin, Refusal};
 use crate::ranks::ExchangeError;
@@ -173,6 +174,14 @@ pub struct Often {
     pub prepared: Prepared<Array>,
     /// What was given up to make it fit the device, where it was compiled for this.
     pub remark: Option<Report>,
+    sources: SourceMap,
+}
+
+impl Often {
+    /// Why a launch stopped with an error: an assertion, if one has left its mark.
+    pub fn stopped(&self, error: DriverError) -> KernelError {
+        launch::stopped(self.prepared.launch().failed_assertion(), &self.sources, error)
+    }
 }
 
 /// A kernel of a source file or of IR text.
@@ -309,7 +318,7 @@ impl Kernel {
         let prepared = Prepared::new(kernel, executable.interface.clone(), &flat, grid)?;
         let remark = executable.remark.clone().filter(|_| !cached);
         let remark = remark.map(|remark| Report { diagnostics: vec![remark], sources: self.origin.sources().clone() });
-        Ok(Often { prepared, remark })
+        Ok(Often { prepared, remark, sources: self.origin.sources().clone() })
     }
 
     /// Compiles for the arguments and checks them.
