@@ -240,10 +240,28 @@ fn work(read_bytes: u64, write_bytes: u64, flops: u64, formula: &'static str) ->
 /// Extents of a gate or of a sort.
 fn chosen(problem: &Problem) -> Result<[usize; 3], Unsupported> {
     let [tokens, experts, k] = ["tokens", "experts", "k"].map(|name| problem.get(name) as usize);
-    if !(1..=MOST_EXPERTS).contains(&experts) || tokens * k > i32::MAX as usize {
-        return Err(Unsupported(format!("{k} of {experts} experts for {tokens} tokens: there are 1 to {MOST_EXPERTS}")));
+    if !(1..=MOST_EXPERTS).contains(&experts) {
+        return Err(Unsupported(format!("{experts} experts: there are 1 to {MOST_EXPERTS}")));
     }
+    countable(tokens, k)?;
     Ok([tokens, experts, k])
+}
+
+/// Slots are numbered by 32 bits.
+fn countable(tokens: usize, k: usize) -> Result<(), Unsupported> {
+    match tokens.checked_mul(k).is_some_and(|slots| i32::try_from(slots).is_ok()) {
+        true => Ok(()),
+        false => Err(Unsupported(format!("slots are numbered by 32 bits, and {tokens} tokens with {k} experts each have more"))),
+    }
+}
+
+/// The same of a gate, by which a token has an expert at least, and none twice.
+fn gated_by(problem: &Problem) -> Result<[usize; 3], Unsupported> {
+    let [tokens, experts, k] = chosen(problem)?;
+    match (1..=experts).contains(&k) {
+        true => Ok([tokens, experts, k]),
+        false => Err(Unsupported(format!("a token has 1 to {experts} of {experts} experts, and not {k}"))),
+    }
 }
 
 /// A row's exponentials over those that count, from the largest: their sum, the largest, and how far the smallest lies below it.
@@ -264,10 +282,7 @@ fn largest(logits: &[f64], k: usize) -> Vec<usize> {
 
 fn gate(problem: &Problem, policy: Policy, _machine: Machine) -> Result<Plan, Unsupported> {
     let (storage, acc) = rows::storage(policy, "moe_gate")?;
-    let [tokens, experts, k] = chosen(problem)?;
-    if k > experts {
-        return Err(Unsupported(format!("{k} of {experts} experts")));
-    }
+    let [tokens, experts, k] = gated_by(problem)?;
     let renormalised = problem.has(GATES[1]);
     let bins = experts.next_power_of_two();
     let per_block = (ELEMENTS / 4 / bins).clamp(1, 16);
@@ -311,7 +326,7 @@ fn gate(problem: &Problem, policy: Policy, _machine: Machine) -> Result<Plan, Un
 
 fn gate_backward(problem: &Problem, policy: Policy, _machine: Machine) -> Result<Plan, Unsupported> {
     let (storage, acc) = rows::storage(policy, "moe_gate_backward")?;
-    let [tokens, experts, k] = chosen(problem)?;
+    let [tokens, experts, k] = gated_by(problem)?;
     let renormalised = problem.has(GATES[1]);
     let bins = experts.next_power_of_two();
     let per_block = (ELEMENTS / 4 / bins).clamp(1, 16);
@@ -439,9 +454,10 @@ impl Places {
     fn of(problem: &Problem, policy: Policy, operator: &str) -> Result<Places, Unsupported> {
         let (storage, acc) = rows::storage(policy, operator)?;
         let [tokens, k, dim] = ["tokens", "k", "dim"].map(|name| problem.get(name) as usize);
-        if k > 64 || tokens * k > i32::MAX as usize {
-            return Err(Unsupported(format!("{tokens} tokens with {k} experts each: 64 at most")));
+        if k > 64 {
+            return Err(Unsupported(format!("{k} experts for each token: 64 at most")));
         }
+        countable(tokens, k)?;
         Ok(Places { tokens, k, dim, tile: columns(dim), storage, acc })
     }
 
@@ -476,7 +492,7 @@ impl Places {
         OutputRows { tensor, rows: if of_slots { self.tokens * self.k } else { self.tokens }, row_len: self.dim, exact }
     }
 
-    /// Bytes of rows, with those of places and of weights for each slot.
+    /// Bytes of so many rows.
     fn bytes(&self, rows: usize) -> u64 {
         packed_bytes(self.storage, (rows * self.dim) as u64)
     }
