@@ -23,12 +23,13 @@ impl Spread {
     /// Names of all, in variants.
     pub(crate) const NAMES: [&'static str; 3] = ["uniform", "banded", "power_law"];
 
-    /// The spread of a name; uniform where it is no other's.
-    pub(crate) fn of(name: &str) -> Spread {
+    /// The spread of a name; uniform where there is none.
+    pub(crate) fn of(name: &str) -> Option<Spread> {
         match name {
-            "banded" => Spread::Banded,
-            "power_law" => Spread::PowerLaw,
-            _ => Spread::Uniform,
+            "" | "uniform" => Some(Spread::Uniform),
+            "banded" => Some(Spread::Banded),
+            "power_law" => Some(Spread::PowerLaw),
+            _ => None,
         }
     }
 }
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn rows_have_their_elements_in_columns_that_rise() {
-        for spread in Spread::NAMES.map(Spread::of) {
+        for spread in Spread::NAMES.map(|name| Spread::of(name).expect("a name")) {
             for (rows, columns, elements) in
                 [(1, 1, 0), (1, 1, 1), (7, 5, 35), (100, 30, 1000), (1000, 4000, 20_000), (9, 100, 3)]
             {

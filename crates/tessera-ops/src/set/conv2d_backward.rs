@@ -94,7 +94,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             metric: Metric::Compute,
             formula: "4 operations a tap, a channel and an element of dy; inputs read once, gradients written once",
         },
-        exact_lane: false,
+        exact_lane: result.bits() >= 32,
         reference: Box::new(Gradient { of, result, acc }),
         tensors,
     };
@@ -105,11 +105,10 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     if of.bias {
         bias(&mut plan, &of, dy, acc)?;
     }
-    // What arranges operands stands in the forward file; of nothing there is nothing to launch.
+    // What arranges operands stands in the forward file.
     for launch in plan.launches.iter_mut().filter(|launch| launch.kernel.starts_with("arrange")) {
         launch.file = Some(FORWARD);
     }
-    plan.launches.retain(|launch| launch.grid.iter().all(|&blocks| blocks > 0));
     Ok(plan)
 }
 

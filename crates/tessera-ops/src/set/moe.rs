@@ -225,10 +225,6 @@ fn of_rows([tokens, k, dim]: [u64; 3]) -> Problem {
     Problem::new(&[("tokens", tokens), ("k", k), ("dim", dim)], "")
 }
 
-fn int(value: usize) -> Argument {
-    Argument::Int(value as i64)
-}
-
 fn tensors_of<const N: usize>(names: [&'static str; N]) -> Vec<(&'static str, Argument)> {
     names.into_iter().enumerate().map(|(at, name)| (name, Argument::Tensor(at))).collect()
 }
