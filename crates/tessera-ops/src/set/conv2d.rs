@@ -9,7 +9,7 @@ use super::convolution::{Convolution, NUMBERS, Windows};
 use crate::draw::Draw;
 use crate::operator::{Argument, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
-use crate::set::rows;
+use crate::set::rows::{self, int};
 use crate::signature::{Calls, Follows, Operand, Signature, Sizes};
 use crate::work::{Metric, Work};
 

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy, Storage};
 
 use super::by_row::{ByRow, Line, integer, numbers};
-use super::rows;
+use super::rows::{self, int};
 use crate::draw::Draw;
 use crate::element::{storable, underflow};
 use crate::operator::{

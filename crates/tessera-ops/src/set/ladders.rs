@@ -2,8 +2,8 @@
 
 use tessera_types::{DType, Policy};
 
-use super::conv2d::{int, tiles};
-use super::rows;
+use super::conv2d::tiles;
+use super::rows::{self, int};
 use super::{bandwidth, permute, softmax, vector};
 use crate::operator::{Argument, KernelFile, LaunchSpec, Machine, Operator, Plan, Role, Rung, TensorSpec, Unsupported};
 use crate::problem::Problem;

@@ -14,7 +14,7 @@ use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
-use crate::set::rows::{self, Division};
+use crate::set::rows::{self, Division, int};
 use crate::signature::{Calls, Follows, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
