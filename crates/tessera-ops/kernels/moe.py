@@ -23,7 +23,7 @@ def gate(logits, weights, ids, ROWS: ct.Constant[int], BINS: ct.Constant[int], K
     chosen = ct.full((ROWS, SLOTS), NOTHING, ACC)
     found = ct.zeros((ROWS, SLOTS), ct.int32)
     # A logit may be no more than NOTHING: what is taken is told by its number.
-    free = expert >= 0
+    free = ct.full((ROWS, BINS), True, ct.bool_)
     for n in range(K):
         best = ct.max(ct.where(free, v, NOTHING), axis=1, keepdims=True)
         at = ct.min(ct.where(free & (v == best), expert, BINS), axis=1, keepdims=True)

@@ -210,7 +210,7 @@ pub fn moe_gate(logits: &Tensor, k: usize, normalised: Normalised) -> Result<[Te
         Normalised::OverAll => "",
         Normalised::OverChosen => "renormalised",
     };
-    all(&set::moe::MOE_GATE, variant, &[("logits", logits), ("weights", &weights), ("ids", &ids)], &[])
+    all(&set::moe_gate::MOE_GATE, variant, &[("logits", logits), ("weights", &weights), ("ids", &ids)], &[])
 }
 
 /// Where each of `experts` begins when the slots of `ids[..., k]` are sorted by expert, `offsets[experts + 1]`, and the place of each slot: what
@@ -240,7 +240,7 @@ pub fn moe_sort(ids: &Tensor, experts: usize) -> Result<[Tensor; 2], CallError> 
 pub fn moe_permute(x: &Tensor, place: &Tensor) -> Result<Tensor, CallError> {
     let slots = place.shape().iter().product();
     let y = new("y", x.dtype(), &[slots, last_axis("x", "tokens dim", x)?], x)?;
-    run(&set::moe::MOE_PERMUTE, "", &[("x", x), ("place", place), ("y", &y)], &[])
+    run(&set::moe_rows::MOE_PERMUTE, "", &[("x", x), ("place", place), ("y", &y)], &[])
 }
 
 /// Weighted sums over each token's slots of the rows at their places: `y[tokens * k, dim]` with `weights[tokens, k]`, of `f32` (`f64` beside `f64`),
@@ -255,7 +255,7 @@ pub fn moe_permute(x: &Tensor, place: &Tensor) -> Result<Tensor, CallError> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn moe_combine(y: &Tensor, place: &Tensor, weights: &Tensor) -> Result<Tensor, CallError> {
-    run(&set::moe::MOE_COMBINE, "", &[("y", y), ("place", place), ("weights", weights)], &[])
+    run(&set::moe_rows::MOE_COMBINE, "", &[("y", y), ("place", place), ("weights", weights)], &[])
 }
 
 /// The extent of an array's last axis; one without axes is refused as the call would refuse it.

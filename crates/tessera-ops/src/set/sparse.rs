@@ -8,7 +8,7 @@ use crate::draw::Draw;
 use crate::operator::{Argument, Fill, Inputs, KernelFile, LaunchSpec, Machine, Role, TensorSpec, Unsupported};
 use crate::pattern::{Pattern, Spread};
 use crate::problem::Problem;
-use crate::set::rows;
+use crate::set::{rows, scan};
 
 /// The kernels' file.
 pub(crate) const FILE: KernelFile = KernelFile { name: "sparse.py", text: include_str!("../../kernels/sparse.py") };
@@ -42,11 +42,12 @@ pub(crate) fn pattern(problem: &Problem) -> Result<Pattern, Unsupported> {
     if u128::from(elements) > u128::from(m) * u128::from(n) {
         return Err(Unsupported(format!("{m} x {n} has no place for {elements} elements")));
     }
-    if elements + m >= 1 << 31 || n >= 1 << 31 {
-        return Err(Unsupported("rows and elements are numbered by 32 bits".into()));
-    }
+    // Parts take the ends of rows as well as elements.
+    scan::numbered(u128::from(m) + u128::from(elements))?;
+    scan::numbered(n.into())?;
     let [rows, columns, elements] = [m, n, elements].map(|extent| extent as usize);
-    let spread = Spread::of(&problem.kind()).ok_or_else(|| Unsupported(format!("`{}` is no spread of elements", problem.kind())))?;
+    let spread =
+        Spread::of(&problem.kind()).ok_or_else(|| Unsupported(format!("`{}` is no spread of elements", problem.kind())))?;
     Ok(Pattern { rows, columns, elements, spread })
 }
 
