@@ -2,7 +2,7 @@
 
 use tessera_ops::{Channels, Machine, Normalised, Pages, Problem, Scores, Window, attention_decode, conv2d, find, moe_gate};
 use tessera_runtime::Tensor;
-use tessera_types::DType;
+use tessera_types::{Arch, DType};
 
 /// Why an operator does not plan a problem.
 fn refusal(operator: &str, extents: &[(&'static str, u64)], variant: &str, policy: &str) -> String {
@@ -70,17 +70,22 @@ fn what_no_sparse_matrix_has_is_no_uniform_one() {
 }
 
 #[test]
-fn blocks_of_a_rung_have_a_place_along_each_axis() {
+fn blocks_have_a_place_along_each_axis_of_a_gpu() {
     let gemm = find("gemm").expect("an operator");
     for sizes in [[70_000, 64, 64], [1, 1 << 23, 64]] {
         let [batch, m, n] = sizes;
         let problem = Problem::new(&[("batch", batch), ("m", m), ("n", n), ("k", 64)], "nn");
         for rung in gemm.ladder {
             let policy = if rung.name == "tensor_cores" { "fp16" } else { "fp32" };
-            let why = gemm.plan_on(rung, &problem, policy.parse().expect("a policy"), Machine::Cpu).expect_err(rung.name);
-            assert!(why.to_string().contains("blocks stand along three axes"), "{}: {why}", rung.name);
+            let policy = policy.parse().expect("a policy");
+            let why = gemm.plan_on(rung, &problem, policy, Machine::Gpu(Arch::Sm90a)).expect_err(rung.name);
+            assert!(why.to_string().contains("blocks along an axis, and a GPU has 65535"), "{}: {why}", rung.name);
+            assert!(gemm.plan_on(rung, &problem, policy, Machine::Cpu).is_ok(), "{}", rung.name);
         }
     }
+    let batched = Problem::new(&[("batch", 70_000), ("m", 64), ("n", 64), ("k", 64)], "nn");
+    let why = gemm.plan(&batched, "fp16".parse().expect("a policy"), Machine::Gpu(Arch::Sm90a)).expect_err("70000 products");
+    assert_eq!(why.to_string(), "`gemm_batched` would have 70000 blocks along an axis, and a GPU has 65535");
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use tessera_types::{DType, Policy, Storage};
 
 use super::gemm::{blocks, made};
-use super::ladders;
 use crate::operator::{Argument, KernelFile, LaunchSpec, Machine, Plan, Rung, TensorSpec, Unsupported};
 use crate::problem::Problem;
 
@@ -63,7 +62,7 @@ fn rung(
     arguments.extend(own.into_iter().filter(|(name, _)| matches!(*name, "alpha" | "beta" | "K" | "ACC")));
     arguments.extend([("TRANSPOSE_A", 0), ("TRANSPOSE_B", 1)].map(|(name, letter)| (name, Argument::Bool(transposed(letter)))));
     let [m, n] = ["m", "n"].map(|name| problem.get(name));
-    let grid = ladders::standing([blocks(n, columns)?, blocks(m, rows)?, blocks(problem.get("batch"), 1)?], problem)?;
+    let grid = [blocks(n, columns)?, blocks(m, rows)?, blocks(problem.get("batch"), 1)?];
     plan.launches = vec![LaunchSpec::new(kernel, arguments, grid).of_file(FILE)];
     Ok(plan)
 }

@@ -101,19 +101,10 @@ fn transpose(kernel: &'static str, problem: &Problem, policy: Policy, machine: M
     }
     let mut plan = own(&permute::PERMUTE, problem, policy, machine)?;
     let shape = &plan.tensors[0].shape;
-    let grid = standing([tiles(shape[3], SIDE)?, tiles(shape[2], SIDE)?, tiles(shape[0] * shape[1], 1)?], problem)?;
+    let grid = [tiles(shape[3], SIDE)?, tiles(shape[2], SIDE)?, tiles(shape[0] * shape[1], 1)?];
     let arguments = vec![("x", Argument::Tensor(0)), ("y", Argument::Tensor(1))];
     plan.launches.push(LaunchSpec::new(kernel, arguments, grid).of_file(TURNS));
     Ok(plan)
-}
-
-/// A grid, whose second and third axis have room for fewer blocks than the first.
-pub(super) fn standing(grid: [u32; 3], problem: &Problem) -> Result<[u32; 3], Unsupported> {
-    const MOST_BLOCKS: u32 = 65535;
-    match grid[1].max(grid[2]) <= MOST_BLOCKS {
-        true => Ok(grid),
-        false => Err(Unsupported(format!("this rung's blocks stand along three axes, and {problem} has too many"))),
-    }
 }
 
 /// Threads number elements by 32 bits, and go on by as many as all blocks of a sum have until they are behind the last one.
