@@ -353,9 +353,9 @@ const WITHOUT_DATA: [(&str, &str); 22] = [
 /// rounds, or only other blocks could tell. Which thread brings what is decided by layouts and by the lowering, behind the pass.
 const OWN: [(&str, &str, Arch, usize); 49] = [
     // Each warp writes the 16 rows of Q, a head's, that its part of the first product reads.
-    ("attention.py", "few_queries_split", Arch::Sm90a, 18),
+    ("attention.py", "few_queries_split", Arch::Sm90a, 19),
     // Behind the tiles of keys that all queries see: in the short run's case there are none.
-    ("attention.py", "few_queries", Arch::Sm80, 114),
+    ("attention.py", "few_queries", Arch::Sm80, 115),
     // Lines of the small cases begin anywhere: threads bring them, and nothing is on its way when they are read.
     ("gemm_grouped.py", "gemm_grouped", Arch::Sm80, 46),
     // All threads have read what the pieces left when one of them releases the row. No block writes it again; the pass cannot know that.
