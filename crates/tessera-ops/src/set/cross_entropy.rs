@@ -2,7 +2,7 @@
 
 use crate::draw::Draw;
 use crate::element::sum;
-use crate::operator::{Argument, Operator};
+use crate::operator::{Argument, Operator, Unsupported};
 use crate::problem::Problem;
 use crate::set::rowwise::{self, Case, Of, Rowwise, index, one, row};
 use crate::signature::{Calls, Operand, Signature};
@@ -19,9 +19,11 @@ fn ignored(case: &Case) -> f64 {
     Problem::new(&[], case.variant.as_str()).number("ignore_index").unwrap_or(IGNORED)
 }
 
-/// The same as kernels are told it.
-fn ignored_argument(case: &Case) -> (&'static str, Argument) {
-    ("ignore_index", Argument::Int(ignored(case) as i64))
+/// The same as kernels are told it, beside labels of 32 bits.
+fn ignored_argument(case: &Case) -> Result<(&'static str, Argument), Unsupported> {
+    let problem = Problem::new(&[], case.variant.as_str());
+    let label = problem.whole(NUMBERS[0], i64::from(i32::MIN)..=i64::from(i32::MAX))?;
+    Ok(("ignore_index", Argument::Int(label)))
 }
 
 /// Sizes at the edges of tiles, and rows of which many have the label to ignore.
@@ -154,7 +156,7 @@ static ENTROPY: Rowwise = Rowwise {
     inputs: &[row("x"), index("labels")],
     outputs: &[one("loss"), one("lse")],
     launches: |case, tensors| {
-        rowwise::reduction(case, tensors, ["cross_entropy", "cross_entropy_parts"], &[ignored_argument(case)], BETWEEN)
+        rowwise::reduction(case, tensors, ["cross_entropy", "cross_entropy_parts"], &[ignored_argument(case)?], BETWEEN)
     },
     reference: |case, inputs, output, want, bound| {
         let (lse, error) = log_sum(case, &inputs[0]);
@@ -194,7 +196,7 @@ fn of_power(u: f64, distance: f64, terms: f64, power: f64) -> f64 {
 static ENTROPY_BACKWARD: Rowwise = Rowwise {
     inputs: &[row("x"), index("labels"), one("lse"), one("dloss"), one("dlse")],
     outputs: &[row("dx")],
-    launches: |case, tensors| rowwise::elementwise(case, tensors, "cross_entropy_backward", &[ignored_argument(case)]),
+    launches: |case, tensors| rowwise::elementwise(case, tensors, "cross_entropy_backward", &[ignored_argument(case)?]),
     reference: |case, inputs, _, want, bound| {
         let model = case.stored();
         let (x, label, lse, dlse) = (&inputs[0], inputs[1][0], inputs[2][0], inputs[4][0]);

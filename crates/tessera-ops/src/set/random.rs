@@ -110,7 +110,7 @@ fn dropped([x, y]: [&'static str; 2], problem: &Problem, policy: Policy) -> Resu
     }
     let threshold = (p * 65536.0).round();
     let scale = if threshold == 65536.0 { 0.0 } else { (65536.0 / (65536.0 - threshold)) as f32 };
-    let stream = Stream::of(problem);
+    let stream = Stream::of(problem)?;
     let mut arguments =
         vec![("x", Argument::Tensor(0)), ("y", Argument::Tensor(1)), ("scale", Argument::Float(f64::from(scale)))];
     arguments.extend(stream.arguments());
@@ -185,7 +185,7 @@ fn digits(dtype: DType) -> u32 {
 fn drawn(distribution: Distribution, problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
     let (storage, _) = rows::storage(policy, "random numbers")?;
     let n = problem.get("n") as usize;
-    let stream = Stream::of(problem);
+    let stream = Stream::of(problem)?;
     let mut arguments = vec![("y", Argument::Tensor(0))];
     arguments.extend(stream.arguments());
     let wide = storage == DType::F64;
