@@ -144,6 +144,10 @@ const SIZE: usize = 8192;
 
 /// As many launches as it takes to come down to `k` elements a row, and one that puts these in order.
 fn select(case: &Case, tensors: &mut Vec<TensorSpec>) -> Result<Vec<LaunchSpec>, Unsupported> {
+    // Of no elements there are none between the levels, and nothing to put in order.
+    if case.k == 0 {
+        return Ok(Vec::new());
+    }
     let least = ("LEAST", Argument::Bool(case.variant == "smallest"));
     let k = int("K", case.k);
     let most = if case.storage.bits() > 32 { SIZE / 2 } else { SIZE };

@@ -5,7 +5,7 @@ use tessera_types::{DType, unit_roundoff};
 
 use crate::draw::Draw;
 use crate::element::sum;
-use crate::operator::{Argument, LaunchSpec, Operator};
+use crate::operator::{Argument, LaunchSpec, Operator, Unsupported};
 use crate::problem::Problem;
 use crate::set::rows;
 use crate::set::rowwise::{self, Array, Case, Of, Rowwise, index, int, one, row};
@@ -140,7 +140,13 @@ pub(crate) static ARG_ROWS: Operator = Operator {
     edges: || rowwise::edges(EXTREMES),
     draw: |draw| drawn(draw, EXTREMES),
     calls: Calls { variants: EXTREMES, ..OPERATOR.calls },
-    plan: |problem, policy, machine| rowwise::plan(&PLACES, Case::of("arg_rows", problem, policy, machine)?, &[]),
+    plan: |problem, policy, machine| {
+        let case = Case::of("arg_rows", problem, policy, machine)?;
+        if case.n == 0 && case.rows > 0 {
+            return Err(Unsupported("of rows of no elements none is the largest or smallest".to_string()));
+        }
+        rowwise::plan(&PLACES, case, &[])
+    },
     ..OPERATOR
 };
 
@@ -178,8 +184,8 @@ static PLACES: Rowwise = Rowwise {
     reference: |case, inputs, _, want, _| {
         let x = &inputs[0];
         let (top, _) = Reduction::of(&case.variant).1.value(x, case.acc);
-        let place = x.iter().position(|x| *x == top || x.is_nan() && top.is_nan());
-        want[0] = place.unwrap_or(0) as f64;
+        let is_top = |x: &f64| *x == top || x.is_nan() && top.is_nan();
+        want[0] = x.iter().position(is_top).expect("a row with elements has a largest one") as f64;
     },
     flops: 1,
     formula: "x read once, an index a row written",
