@@ -255,6 +255,16 @@ impl Operator {
         self.whole((ways.plan)(problem, policy, machine, way)?, policy)
     }
 
+    /// Refuses a policy whose storage and result are not those of one that is listed: a conversion's kernel takes any pair of types, and of those
+    /// that nobody has listed nobody has said how values are rounded.
+    pub(crate) fn refuse_unlisted(&self, policy: Policy) -> Result<(), Unsupported> {
+        let mut listed = self.precisions.iter().chain(self.further_precisions).filter_map(|text| text.parse::<Policy>().ok());
+        match listed.any(|own| (own.storage(), own.result()) == (policy.storage(), policy.result())) {
+            true => Ok(()),
+            false => Err(Unsupported(format!("{} takes no `{policy}`", self.name))),
+        }
+    }
+
     /// The rung of a name.
     pub fn rung(&self, name: &str) -> Option<&'static Rung> {
         self.ladder.iter().find(|rung| rung.name == name)

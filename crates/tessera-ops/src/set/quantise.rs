@@ -321,6 +321,7 @@ impl Reference for Coded {
 fn dequantise(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let unsupported = || Unsupported(format!("dequantise takes codes of 8 bits, not `{policy}`"));
     let (Storage::Plain(dtype), Some(result)) = (policy.storage(), policy.result()) else { return Err(unsupported()) };
+    DEQUANTISE.refuse_unlisted(policy)?;
     let scaled = Scaled::of(&problem.variant);
     let (count, n) = (problem.get("rows") as usize, problem.get("n") as usize);
     let fill =
