@@ -43,6 +43,7 @@ def gate(function):
 
 
 def gate_gradient(function):
+    """By autograd, so that the forward pass is timed with it."""
     def operator(request, t):
         a, b = (t[name].detach().requires_grad_() for name in ("gate", "up"))
         dy = t["dy"]
@@ -58,6 +59,7 @@ def biased(function):
 
 
 def biased_gradient(function):
+    """By autograd, so that the forward pass is timed with it."""
     def operator(request, t):
         x, bias = (t[name].detach().requires_grad_() for name in ("x", "bias"))
         dy = t["dy"]

@@ -20,7 +20,7 @@ def prefix_sum(request, t):
 
 
 def masked_select(request, t):
-    """Without the zeros behind what is packed, and without the count, which PyTorch has the host wait for."""
+    """PyTorch has the host wait for the count; zeros behind what is packed and the count as an array are made as well."""
     x, mask, y = t["x"], t["mask"] != 0, t["y"]
 
     def work():

@@ -30,7 +30,7 @@ impl Exit {
         self as u8
     }
 
-    /// What a bench run ends with: the worst of its rows. An early stop counts only outside quick mode, except
+    /// What a bench run ends with: the worst of its rows. An early stop counts only in `ci` and `publish`, except
     /// before anything was checked.
     pub fn of_run(end: &EndRecord, mode: Mode) -> Exit {
         let strict = matches!(mode, Mode::Ci | Mode::Publish);

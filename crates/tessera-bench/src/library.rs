@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tessera_driver::DriverError;
-use tessera_ops::{Argument, Fill, Inputs, Machine, OPERATORS, Operator, Plan, Planned, Problem, Role};
+use tessera_ops::{Argument, Fill, Inputs, Machine, Operator, Plan, Planned, Problem, Role};
 use tessera_runtime::lock::{config_text, parse_config};
 use tessera_runtime::{
     CompileOptions, Device, DriverDevice, Kernel, Lock, PreparedLaunch, ProfilerRange, RandomStream, Site, Tensor, TensorError,
@@ -99,8 +99,7 @@ impl Library {
     /// `most` are left out.
     pub fn gradients(&self, most: usize) -> Vec<(&'static Operator, Problem)> {
         let forward = |operator: &'static Operator| {
-            let is_of = |own: &&&Operator| own.gradient.is_some_and(|gradient| gradient.name == operator.name);
-            if operator.gradient.is_some() { Some(operator) } else { OPERATORS.iter().find(is_of).copied() }
+            if operator.gradient.is_some() { Some(operator) } else { operator.gradient_of() }
         };
         let bytes = |case: &CaseSpec| case.work.tensor_bytes as usize / size_of::<f32>();
         let small = self.cases.iter().zip(&self.entries).filter(|(case, _)| bytes(case) <= most);

@@ -180,8 +180,7 @@ fn entries_for(selection: &Selection, machine: Machine, effort: (u64, u64)) -> R
 /// Rows that an operator has in the quick suite of all of them: those of the benchmark suite theirs, others one, and gradients none, which stands beside its
 /// operator's in `--sizes all`.
 fn quick_rows(operator: &Operator) -> usize {
-    let is_gradient = OPERATORS.iter().any(|own| own.gradient.is_some_and(|gradient| gradient.name == operator.name));
-    match (is_gradient, (operator.suite)().is_empty()) {
+    match (operator.gradient_of().is_some(), (operator.suite)().is_empty()) {
         (true, _) => 0,
         (false, true) => 1,
         (false, false) => usize::MAX,

@@ -434,16 +434,19 @@ impl Resolved {
         &self.device
     }
 
-    /// Refuses results in the memory of what is read. A launch does so for its own arguments; of several launches one may read what an earlier one
-    /// has written over.
+    /// Refuses results in the memory of what is read, and of other results. A launch does so for its own arguments; of several launches one may read, or
+    /// write over, what an earlier one has written.
     fn refuse_shared(&self, tensors: &[Tensor]) -> Result<(), CallError> {
         if self.plan.launches.len() < 2 {
             return Ok(());
         }
         for OutputArray { name, position, .. } in &self.outputs {
-            let inputs = self.plan.tensors.iter().zip(tensors).filter(|(spec, _)| spec.role == Role::Input);
-            let shared = inputs.into_iter().find(|(_, tensor)| tensor.overlaps(&tensors[*position]));
-            if let Some((input, _)) = shared {
+            let is_other = |(at, spec): (usize, &crate::TensorSpec)| {
+                spec.role == Role::Input || self.outputs.iter().any(|output| output.position == at && at < *position)
+            };
+            let others = self.plan.tensors.iter().enumerate().filter(|&(at, spec)| at != *position && is_other((at, spec)));
+            let shared = others.into_iter().find(|(at, _)| tensors[*at].overlaps(&tensors[*position]));
+            if let Some((_, input)) = shared {
                 return Err(CallError::Values {
                     name,
                     why: format!("it is written in the memory of `{}`: pass a copy", input.name),

@@ -265,6 +265,12 @@ impl Operator {
         }
     }
 
+    /// The operator whose gradient this one is.
+    pub fn gradient_of(&self) -> Option<&'static Operator> {
+        let is_it = |own: &&&Operator| own.gradient.is_some_and(|gradient| gradient.name == self.name);
+        OPERATORS.iter().find(is_it).copied()
+    }
+
     /// The rung of a name.
     pub fn rung(&self, name: &str) -> Option<&'static Rung> {
         self.ladder.iter().find(|rung| rung.name == name)

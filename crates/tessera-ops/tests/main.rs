@@ -1,4 +1,5 @@
 //! The tests of `tessera-ops` in one program, which is linked once: a module a subject.
 
+mod shared;
 mod suite;
 mod ways;

@@ -1,4 +1,4 @@
-//! What was measured, from files of `results/operators/`: rows of `results/operators/measure.py`.
+//! What was measured, from the table of `results/operators/`.
 
 use std::fmt::Write;
 
@@ -79,7 +79,7 @@ impl Measured {
         text
     }
 
-    /// A picture of the rungs' times: a bar each, for each problem that all of them did.
+    /// A picture of the times of the operator and of the rungs that ran, a bar each, for each problem.
     pub(super) fn ladder(&self, operator: &Operator) -> String {
         let mut text = String::new();
         let own: Vec<&Row> = self.rows.iter().filter(|row| row.operator == operator.name).collect();
@@ -91,16 +91,21 @@ impl Measured {
                 own.iter().find(is_it).map(|other| other.us)
             };
             let rungs: Vec<(&str, f64)> = operator.ladder.iter().filter_map(|rung| Some((rung.name, time(rung.name)?))).collect();
-            let Some(longest) = rungs.iter().map(|(_, us)| *us).reduce(f64::max) else { continue };
+            if rungs.is_empty() {
+                continue;
+            }
+            let all: Vec<(&str, f64)> = rungs.into_iter().chain([(crate::TESSERA, row.us)]).collect();
+            let least = all.iter().fold(f64::INFINITY, |least, (_, us)| least.min(*us));
+            let most = all.iter().fold(0.0, |most: f64, (_, us)| most.max(*us));
             let _ = write!(
                 text,
                 "\n{} in `{}` on {}; bars are times, in logarithms:\n\n```text\n",
                 row.problem, row.precision, self.chip
             );
-            for (name, us) in rungs.iter().copied().chain([(crate::TESSERA, row.us)]) {
+            for (name, us) in all {
                 // The shortest bar is one long, and twice the time is a fixed length more.
-                let length = 1.0 + (BAR - 1.0) * (us / row.us).ln().max(0.0) / (longest / row.us).ln().max(f64::MIN_POSITIVE);
-                let _ = writeln!(text, "{name:<16} {us:>10.1} us  {}", "#".repeat(length.min(BAR) as usize));
+                let above = if most > least { (us / least).ln() / (most / least).ln() } else { 0.0 };
+                let _ = writeln!(text, "{name:<16} {us:>10.1} us  {}", "#".repeat((1.0 + (BAR - 1.0) * above) as usize));
             }
             text.push_str("```\n");
         }

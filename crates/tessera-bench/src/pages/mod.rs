@@ -45,8 +45,7 @@ pub fn index() -> String {
 
 /// `forward`, `backward`, or both where another operator gives the gradient.
 pub fn directions(operator: &Operator) -> &'static str {
-    let is_gradient = OPERATORS.iter().any(|own| own.gradient.is_some_and(|gradient| gradient.name == operator.name));
-    match (is_gradient, operator.gradient) {
+    match (operator.gradient_of().is_some(), operator.gradient) {
         (true, _) => "backward",
         (false, Some(_)) => "forward, backward",
         (false, None) => "forward",
@@ -103,7 +102,7 @@ fn taken(operator: &Operator) -> String {
     if let Some(gradient) = operator.gradient {
         let _ = writeln!(text, "\nIts gradient is [`{0}`]({0}.md).", gradient.name);
     }
-    if let Some(own) = OPERATORS.iter().find(|own| own.gradient.is_some_and(|gradient| gradient.name == operator.name)) {
+    if let Some(own) = operator.gradient_of() {
         let _ = writeln!(text, "\nIt is the gradient of [`{0}`]({0}.md).", own.name);
     }
     text

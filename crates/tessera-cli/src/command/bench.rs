@@ -42,6 +42,8 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
         ModeName::Inference => Mode::Inference,
         ModeName::Training => Mode::Training,
     };
+    // What is wrong with the arguments is told here, and not by a child.
+    time_limit(&arguments)?;
     let opened = open(arguments.device.as_deref(), (&arguments.emulation, TimeLimit::NONE), Some(SEED))?;
     refuse_without_effect(&arguments, &opened)?;
     if arguments.serve {
@@ -77,6 +79,10 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
         Exit::Ok => Ok(()),
         exit => Err(Failure::silent(exit)),
     }
+}
+
+fn time_limit(arguments: &Bench) -> Result<Option<Duration>, Failure> {
+    arguments.time_limit.map(Duration::try_from_secs_f64).transpose().map_err(Failure::usage)
 }
 
 /// Options that mean something elsewhere alone.
@@ -233,7 +239,7 @@ fn measure(
         order: now.as_micros() as u64,
         process: arguments.process.unwrap_or(0),
         timed: if suite.has_time() { arguments.timed } else { Some(0) },
-        time_limit: arguments.time_limit.map(Duration::try_from_secs_f64).transpose().map_err(Failure::usage)?,
+        time_limit: time_limit(arguments)?,
         memory_limit: None,
         device: device.to_string(),
         argv: std::env::args().collect(),
