@@ -2,4 +2,5 @@
 
 mod shared;
 mod suite;
+mod values;
 mod ways;

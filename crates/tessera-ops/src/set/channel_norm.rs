@@ -12,6 +12,7 @@ use crate::operator::{Argument, Fill, LaunchSpec, Machine, Operator, OutputRows,
 use crate::problem::Problem;
 use crate::set::channel_reference::{Layout, Normalised, What};
 use crate::set::norm::EPS;
+use crate::set::norm_backward;
 use crate::set::rows;
 use crate::set::rowwise::int;
 use crate::signature::{Calls, Operand, Signature};
@@ -265,7 +266,8 @@ fn group(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
     if what == What::Backward {
         let mut arguments = rows::arrays(&tensors, &["dweights", "dbiases", "dweight", "dbias"]);
         arguments.extend([int("PARTS", SUMMED.0), int("COLUMNS", SUMMED.1)]);
-        launches.push(LaunchSpec::new("sums_over_images", arguments, rows::grid(channels, SUMMED.1)?));
+        let sums = LaunchSpec::new("layer_norm_sums", arguments, rows::grid(channels, SUMMED.1)?);
+        launches.push(sums.of_file(norm_backward::FILE));
     }
     Ok(case.plan(tensors, launches, Layout::Groups(groups), what))
 }

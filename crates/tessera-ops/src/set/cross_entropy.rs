@@ -1,6 +1,5 @@
 //! Logarithms of sums of exponentials over rows, cross entropy of logits and labels, and their gradients.
 
-use crate::draw::Draw;
 use crate::element::sum;
 use crate::operator::{Argument, Operator, Unsupported};
 use crate::problem::Problem;
@@ -47,7 +46,7 @@ const OPERATOR: Operator = Operator {
     further_suite: || rowwise::suite(&[""]),
     quick: || PRECISIONS.iter().map(|&precision| (rowwise::problem(1024, 512, ""), precision)).collect(),
     edges: || rowwise::edges(&[""]),
-    draw,
+    draw: |draw| rowwise::draw(draw, &[""]),
     calls: Calls {
         variants: &[""],
         default: Some(""),
@@ -86,7 +85,7 @@ pub(crate) static CROSS_ENTROPY: Operator = Operator {
         signature: |_| {
             let signature =
                 Signature::new(&[X, Operand("labels", "..rows")], &[Operand("loss", "..rows"), Operand("lse", "..rows")]);
-            signature.types(&[("labels", DType::I32)]).scalars(&["ignore_index"])
+            signature.types(&[("labels", DType::I32)]).scalars(&["ignore_index"]).labels("labels", "x", NUMBERS[0])
         },
         ..OPERATOR.calls
     },
@@ -110,7 +109,7 @@ pub(crate) static CROSS_ENTROPY_BACKWARD: Operator = Operator {
                 Operand("dlse", "..rows"),
             ];
             let signature = Signature::new(INPUTS, &[Operand("dx", "..rows n")]).sums(&["lse", "dloss", "dlse"]);
-            signature.types(&[("labels", DType::I32)]).scalars(&["ignore_index"])
+            signature.types(&[("labels", DType::I32)]).scalars(&["ignore_index"]).labels("labels", "x", NUMBERS[0])
         },
         ..OPERATOR.calls
     },
@@ -122,15 +121,14 @@ pub(crate) static CROSS_ENTROPY_BACKWARD: Operator = Operator {
     ..OPERATOR
 };
 
-fn draw(draw: &mut Draw<'_>) -> Problem {
-    let [rows, n] = draw.extents(draw.elements(), [4096, 1 << 18]);
-    rowwise::problem(rows, n, "")
-}
-
 /// The logarithm of a row's sum of exponentials, and its largest error: of the sum, of powers, of a logarithm and of the last addition.
 fn log_sum(case: &Case, x: &[f64]) -> (f64, f64) {
     let u = tessera_types::unit_roundoff(case.acc);
     let most = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    // Of infinities there are no distances.
+    if most.is_infinite() {
+        return (if x.iter().any(|x| x.is_nan()) { f64::NAN } else { most }, 0.0);
+    }
     let logarithm = sum(x.iter().map(|x| (x - most).exp())).ln();
     (most + logarithm, case.adding() + u * (16.0 + 4.0 * logarithm + 2.0 * most.abs()))
 }

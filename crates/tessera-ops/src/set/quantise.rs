@@ -129,8 +129,9 @@ impl Scaled {
     fn of(variant: &str) -> Scaled {
         match variant.split('_').next() {
             Some("blocks") => Scaled::Blocks,
+            Some("rows") => Scaled::Rows,
             Some("tensor") => Scaled::Tensor,
-            _ => Scaled::Rows,
+            _ => panic!("no scales `{variant}`"),
         }
     }
 
@@ -149,7 +150,8 @@ fn codes_of(variant: &str) -> DType {
     match variant.split('_').nth(1) {
         Some("int8") => DType::I8,
         Some("e5m2") => DType::F8E5M2,
-        _ => DType::F8E4M3,
+        None => DType::F8E4M3,
+        Some(_) => panic!("no codes `{variant}`"),
     }
 }
 
