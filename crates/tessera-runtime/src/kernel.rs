@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex};
 use tessera_compile::{CompileOptions, Compiled, Launch, PossiblePlan, compile_for, order_of_sums, possible_plans};
 use tessera_cpu::{Program, lockstep};
 use tessera_ir::{Const, Diagnostic, KernelImage, Level, Module, ParamKind, Span};
-use tessera_lang::ArgType;
+use tessera_lang::{ArgType, ModuleText, Modules};
 use tessera_launch::{DeviceKernel, Flat, Interface, LaunchGrid, Placed, Report};
 use tessera_lock::Key as LockKey;
 use tessera_types::Arch;
@@ -212,6 +212,13 @@ impl Kernel {
             let parsed = tessera_lang::parse_project(&name, &text, &SearchPath::of(path));
             Kernel::new(&name, &text, kernel, Origin::python(parsed, kernel))
         }
+    }
+
+    /// A kernel of a running program, which has the texts of its functions and says what their names stand for
+    /// ([`parse_live`](tessera_lang::parse_live)).
+    pub fn from_live(root: ModuleText, modules: &dyn Modules, kernel: &str) -> Result<Kernel, KernelError> {
+        let (name, text) = (root.file.clone(), root.text.clone());
+        Kernel::new(&name, &text, kernel, Origin::python(tessera_lang::parse_live(root, kernel, modules), kernel))
     }
 
     /// Its name.
