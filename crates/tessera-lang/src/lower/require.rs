@@ -200,7 +200,7 @@ impl Lowerer<'_> {
     /// What elements beside an array of this type are taken for.
     pub(crate) fn padding_mode(&self, at: &At, dtype: DType) -> Res<Padding> {
         let format = FloatFormat::of(dtype);
-        let lacks = |code: fn(&FloatFormat) -> Option<u64>| format.is_some_and(|format| code(&format).is_none());
+        let lacks = |code: fn(&FloatFormat) -> Option<u64>| format.is_some_and(|format| code(format).is_none());
         let (padding, missing) = match self.require_enum(at, "PaddingMode")? {
             "ZERO" => (Padding::Zero, None),
             "NEG_ZERO" => (Padding::NegZero, None),
