@@ -23,7 +23,7 @@ fn right(folder: &Path, line: &str) -> String {
 }
 
 /// A call, with what it prints of its output. Sums of ones are exact everywhere.
-const CALLS: [(&str, &str); 52] = [
+const CALLS: [(&str, &str); 54] = [
     ("softmax x=zeros:f32[2,3,4]", "y: f32[2, 3, 4] = [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, ...]"),
     ("softmax x=zeros:f16[8]", "y: f16[8] = [0.125, 0.125, 0.125, 0.125, 0.125, 0.125, ...]"),
     ("softmax x=zeros:f32[2,2] variant=causal", "y: f32[2, 2] = [1, 0, 0.5, 0.5]"),
@@ -87,6 +87,8 @@ const CALLS: [(&str, &str); 52] = [
     ("cumsum x=arange:f32[2,3]", "y: f32[2, 3] = [0, 1, 3, 3, 7, 12]"),
     ("cumsum_backward dy=ones:f32[1,3]", "dx: f32[1, 3] = [3, 2, 1]"),
     ("top_k x=arange:f32[1,5] values=empty:f32[1,2] indices=empty:i32[1,2]", "indices: i32[1, 2] = [4, 3]"),
+    ("top_k x=arange:f32[2,20000] values=empty:f32[2,0] indices=empty:i32[2,0]", "nothing to launch, compiled in 0.00 ms"),
+    ("group_norm x=ones:f32[2,0,4] weight=ones:f32[0] bias=ones:f32[0]", "nothing to launch, compiled in 0.00 ms"),
     ("sort_rows x=arange:f32[1,5] variant=descending", "indices: i32[1, 5] = [4, 3, 2, 1, 0]"),
     (
         "group_norm x=const(3):f32[1,4,2] weight=ones:f32[4] bias=ones:f32[4] groups=2",
@@ -317,6 +319,23 @@ fn calls_that_make_no_sense_are_refused_with_what_does() {
         ("attention Q=ones:f16[3,8,64] K=ones:f16[2,8,64] V=ones:f16[2,8,64]", "`Q` has 3 heads and `K` 2"),
         ("vector x=ones:f32[5]", "vector needs a variant: it is one of `axpy`, `dot`"),
         ("bandwidth a=ones:i32[5] variant=scale scalar=0.5", "the arrays hold integers, so it is one"),
+        ("rope x=ones:f32[1,2,1,4] cos=ones:f32[9,2] sin=ones:f32[9,2] start=-3", "`start` is -3, and is a whole number from 0"),
+        ("rope x=ones:f32[1,2,1,4] cos=ones:f32[9,2] sin=ones:f32[9,2] start=0.5", "`start` is 0.5, and is a whole number"),
+        ("rope x=ones:f32[1,2,1,4] variant=halves_theta start=2147483646", "have positions that 32 bits do not count"),
+        ("rope x=ones:f32[1,2,1,8] variant=halves_theta dims=5", "`dims` is 5, and elements are turned in pairs"),
+        (
+            "qk_norm_rope q=ones:f32[2,1,4] k=ones:f32[2,1,4] q_weight=ones:f32[4] k_weight=ones:f32[4] cos=ones:f32[2,2] sin=ones:f32[2,2] start=1e20",
+            "`start` is 100000000000000000000, and is a whole number",
+        ),
+        ("dropout x=ones:f32[3] seed=-1", "`seed` is -1, and is a whole number from 0 to 9007199254740991"),
+        ("random_uniform y=empty:f32[3] offset=9007199254740992", "`offset` is 9007199254740992, and is a whole number"),
+        ("cross_entropy x=ones:f32[2,3] labels=ones:i32[2] ignore_index=0.5", "`ignore_index` is 0.5, and is a whole number"),
+        ("cross_entropy x=ones:f32[2,3] labels=const(3):i32[2]", "`labels`: 3 at place 0 is no class of `x`, which has 3, nor"),
+        ("cross_entropy x=ones:f32[2,3] labels=const(-100):i32[2] ignore_index=2", "`labels`: -100 at place 0 is no class"),
+        ("group_norm x=ones:f32[2,0,4] weight=ones:f32[0] bias=ones:f32[0] groups=1e19", "`groups` is 10000000000000000000, and"),
+        ("arg_rows x=ones:f32[2,0] variant=max", "of rows of no elements none is the largest or smallest"),
+        ("cast x=ones:f32[3] precision=fp32->int32", "cast takes no `fp32->int32`"),
+        ("dequantise codes=ones:f32[2,3] scales=ones:f32[2] precision=fp32->bf16", "dequantise takes no `fp32->bf16`"),
     ];
     for (call, wanted) in wrong {
         let (code, text) = tessera(folder.path(), &format!("run {call} --device cpu"));
