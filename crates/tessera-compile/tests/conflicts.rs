@@ -79,7 +79,7 @@ const BOTH: &[Arch] = &ARCHS;
 /// One that has none any more leaves the list. What is known of them: elements of 64 bits, two of a thread at a time (`fp64`); what scans leave between
 /// warps, and places that the data says (`scan.py`, `sort.py`, sparse matrices); neighbours that change places (`interleaved`); products of bytes,
 /// most of them in batches, and bytes whose three axes are turned.
-const OPEN: [Open; 44] = [
+const OPEN: [Open; 45] = [
     (&[Arch::Sm80], ["attention", "attention", ""], &[("fp64", 256)]),
     (&[Arch::Sm90a], ["attention", "attention", ""], &[("fp64", 512)]),
     (&[Arch::Sm80], ["attention", "attention", "causal"], &[("fp64", 256)]),
@@ -105,7 +105,7 @@ const OPEN: [Open; 44] = [
     (&[Arch::Sm80], ["attention_decode", "attention_decode_alibi", "alibi"], &[("fp64", 128)]),
     (&[Arch::Sm90a], ["attention_decode", "attention_decode_alibi", "alibi"], &[("fp64", 256)]),
     (BOTH, ["csr_to_csc", "move", "uniform"], &[("fp32", 4608)]),
-    (BOTH, ["dense_to_csr", "to_csr", "uniform"], &[("bf16", 17424), ("fp16", 17424), ("fp32", 17424)]),
+    (BOTH, ["dense_to_csr", "to_csr", ""], &[("bf16", 17424), ("fp16", 17424), ("fp32", 17424)]),
     (&[Arch::Sm90a], ["gemm", "gemm", "tn"], &[("fp8_e5m2->bf16", 512)]),
     (&[Arch::Sm80], ["gemm", "gemm_batched", "nt"], &[("fp8_e5m2->bf16", 512)]),
     (&[Arch::Sm80], ["gemm", "gemm_batched", "tn"], &[("fp8_e5m2->bf16", 4608)]),
@@ -144,6 +144,7 @@ const OPEN: [Open; 44] = [
     (BOTH, ["sort", "move", "order"], &[("int32", 4608)]),
     (BOTH, ["sort", "move", "values"], &[("int32", 4608)]),
     (BOTH, ["spmv", "spmv_merge", "uniform"], &[("bf16", 0), ("fp16", 0), ("fp32", 0), ("fp64", 0)]),
+    (BOTH, ["top_k", "select", "smallest"], &[("fp64", 8)]),
 ];
 
 /// What is open of a case.

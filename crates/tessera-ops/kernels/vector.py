@@ -127,8 +127,11 @@ def norm(
 def or_least(x, i, TILE, ACC):
     """A tile, with the least there is behind the end. 8-bit floats that have no infinity cannot be padded by one."""
     if x.dtype == ct.float8_e4m3fn:
-        inside = ct.arange(TILE, dtype=ct.int32) < x.shape[0] - i * TILE
-        return ct.where(inside, ct.load(x, (i,), (TILE,), padding_mode=ct.PaddingMode.ZERO).astype(ACC), -float("inf"))
+        v = ct.load(x, (i,), (TILE,), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
+        left = x.shape[0] - i * TILE
+        if left < TILE:
+            v = ct.where(ct.arange(TILE, dtype=ct.int32) < left, v, -float("inf"))
+        return v
     return ct.load(x, (i,), (TILE,), padding_mode=ct.PaddingMode.NEG_INF).astype(ACC)
 
 
