@@ -168,6 +168,9 @@ pub struct Operator {
     /// The operator of the same problems that gives the gradient: its inputs are those of this one that it needs, by their names, perhaps results,
     /// and a cotangent `dy` of each result `y`; its results are the gradients `dx` of inputs `x`.
     pub gradient: Option<&'static Operator>,
+    /// Why results of inputs that hold NaN and infinities are not held to the reference; `None` where they are: what is NaN, and what is each
+    /// infinity, is then what the reference says, and the rest is within its bounds.
+    pub no_specials: Option<&'static str>,
     /// Simpler kernels that give the same, from the simplest on: what was gained on the way to the operator's own.
     pub ladder: &'static [Rung],
 }

@@ -34,6 +34,7 @@ pub(crate) static ADD_RMS_NORM: Operator = Operator {
     plan: |problem, policy, machine| plan("add_rms_norm", Centre::Zero, problem, policy, machine),
     ways: None,
     gradient: Some(&ADD_RMS_NORM_BACKWARD),
+    no_specials: None,
     ladder: &[],
 };
 
@@ -54,6 +55,7 @@ pub(crate) static ADD_LAYER_NORM: Operator = Operator {
     plan: |problem, policy, machine| plan("add_layer_norm", Centre::Mean, problem, policy, machine),
     ways: None,
     gradient: Some(&ADD_LAYER_NORM_BACKWARD),
+    no_specials: None,
     ladder: &[],
 };
 

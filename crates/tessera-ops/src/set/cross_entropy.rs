@@ -56,6 +56,7 @@ const OPERATOR: Operator = Operator {
     plan: |problem, policy, machine| rowwise::plan(&LOG_SUM, Case::of("log_sum_exp", problem, policy, machine)?, &[]),
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 
@@ -125,8 +126,12 @@ fn draw(draw: &mut Draw<'_>) -> Problem {
     rowwise::problem(rows, n, "")
 }
 
-/// The logarithm of a row's sum of exponentials, and its largest error: of the sum, of powers, of a logarithm and of the last addition.
+/// The logarithm of a row's sum of exponentials, and its largest error: of the sum, of powers, of a logarithm and of the last addition. Of
+/// nothing, and of minus infinities, the sum is 0.
 fn log_sum(case: &Case, x: &[f64]) -> (f64, f64) {
+    if x.iter().all(|&x| x == f64::NEG_INFINITY) {
+        return (f64::NEG_INFINITY, 0.0);
+    }
     let u = tessera_types::unit_roundoff(case.acc);
     let most = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let logarithm = sum(x.iter().map(|x| (x - most).exp())).ln();
@@ -188,7 +193,8 @@ static LOG_SUM_BACKWARD: Rowwise = Rowwise {
 
 /// The error of a power of e: its exponent is rounded where it is subtracted and where it is multiplied, and small ones are flushed.
 pub(super) fn of_power(u: f64, distance: f64, terms: f64, power: f64) -> f64 {
-    u * (8.0 + 4.0 * distance.abs() + terms) * power + f64::from(f32::MIN_POSITIVE)
+    let lost = if power > 0.0 { u * (8.0 + 4.0 * distance.abs() + terms) * power } else { 0.0 };
+    lost + f64::from(f32::MIN_POSITIVE)
 }
 
 static ENTROPY_BACKWARD: Rowwise = Rowwise {

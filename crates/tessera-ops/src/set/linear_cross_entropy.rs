@@ -61,6 +61,7 @@ const OPERATOR: Operator = Operator {
     plan: forward,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 
@@ -355,6 +356,11 @@ impl Case {
         (KEPT / products.max(1)).max(1)
     }
 
+    /// What the error of an exponent makes of its power: nothing of one that is 0, however large the exponent's magnitude is.
+    fn carried(power: f64, error: f64) -> f64 {
+        if power == 0.0 { 0.0 } else { power * error }
+    }
+
     fn read(inputs: &dyn Inputs, tensor: usize, count: usize) -> Vec<f64> {
         let mut all = vec![0.0; count];
         inputs.numbers(tensor, 0, &mut all);
@@ -372,10 +378,13 @@ impl Losses {
             return (0.0, 0.0);
         }
         let u = unit_roundoff(case.acc);
+        // Of minus infinities the sum is 0, and that is no number less than itself.
+        let all_less = logits.iter().all(|&s| s == f64::NEG_INFINITY);
         let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let logarithm = sum(logits.iter().map(|s| (s - most).exp())).ln();
+        let logarithm = if all_less { 0.0 } else { sum(logits.iter().map(|s| (s - most).exp())).ln() };
         let lse = most + logarithm;
-        let moved: f64 = logits.iter().zip(errors).map(|(s, error)| (s - lse).exp() * error).sum();
+        let of_power = |(s, error): (&f64, &f64)| Case::carried((s - lse).exp(), *error);
+        let moved: f64 = logits.iter().zip(errors).map(of_power).sum();
         let adding = 4.0 * u * (case.vocab.max(1) as f64).sqrt();
         let error = moved + adding + u * (16.0 + 4.0 * logarithm.abs() + 2.0 * most.abs());
         if output == 1 {
@@ -431,7 +440,7 @@ impl Gradients {
         let (p, both) = ((s - lse).exp(), dloss + dlse);
         let own = if class as f64 == label { dloss } else { 0.0 };
         let ds = p * both - own;
-        let of_p = of_power(u, s - lse, s.abs() + lse.abs(), p) + p * error;
+        let of_p = of_power(u, s - lse, s.abs() + lse.abs(), p) + Case::carried(p, error);
         let terms = (p * both).abs() + own.abs() + p * (dloss.abs() + dlse.abs());
         let lost = of_p * both.abs() + 2.0 * u * terms;
         (ds, lost + unit_roundoff(self.0.storage) * ds.abs() + underflow(self.0.storage))

@@ -32,6 +32,7 @@ const PLACES: &[(&str, DType)] = &[("place", DType::I32), ("ids", DType::I32)];
 
 pub(crate) static MOE_GATE: Operator = Operator {
     name: "moe_gate",
+    no_specials: Some("which experts come first among logits with NaN is not said"),
     about: "the experts of each token by their logits, with their part of the softmax over all or over these",
     calls: Calls {
         variants: &GATES,
@@ -193,6 +194,7 @@ const NEW: Operator = Operator {
     plan: permute,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 

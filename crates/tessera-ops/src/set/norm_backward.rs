@@ -114,6 +114,7 @@ const fn operator(of: Of) -> Operator {
         plan,
         ways: None,
         gradient: None,
+        no_specials: None,
         ladder: &[],
     }
 }

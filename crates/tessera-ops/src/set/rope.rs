@@ -118,6 +118,7 @@ const OPERATOR: Operator = Operator {
     plan: |problem, policy, machine| plan(To::Other(["x", "y"]), 1.0, problem, policy, machine),
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 
