@@ -21,8 +21,8 @@ def power(distance, ACC):
 
 
 def finite(most):
-    """Of a token whose logits are all -inf the sum of powers is 0."""
-    return ct.where(most == -float("inf"), 0.0, most)
+    """Of a token whose logits are all -inf the sum of powers is 0, and of one with inf it is that."""
+    return ct.where((most == -float("inf")) | (most == float("inf")), 0.0, most)
 
 
 def column(a, i, TM):

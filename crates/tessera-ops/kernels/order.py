@@ -159,15 +159,21 @@ def merge(
     ct.scatter(indices, (row, to), place, mask=at < N)
 
 
+def tile(a, COLUMNS):
+    """The place of a block's tile: its row of tiles, and where it stands there."""
+    across = ct.cdiv(a.shape[1], COLUMNS)
+    return ct.bid(0) // across, ct.bid(0) % across
+
+
 @tessera.kernel
 def clear(dx, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
-    ct.store(dx, (ct.bid(1), ct.bid(0)), ct.zeros((ROWS, COLUMNS), dx.dtype))
+    ct.store(dx, tile(dx, COLUMNS), ct.zeros((ROWS, COLUMNS), dx.dtype))
 
 
 @tessera.kernel
 def put_back(indices, dvalues, dx, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
     """The cotangents of values to where these came from: places of a row are different ones."""
-    i, j = ct.bid(1), ct.bid(0)
+    i, j = tile(indices, COLUMNS)
     to = ct.load(indices, (i, j), (ROWS, COLUMNS), padding_mode=ZERO)
     row = ct.broadcast_to(i * ROWS + ct.arange(ROWS, dtype=ct.int32)[:, None], (ROWS, COLUMNS))
     at = ct.broadcast_to(j * COLUMNS + ct.arange(COLUMNS, dtype=ct.int32)[None, :], (ROWS, COLUMNS))

@@ -278,14 +278,17 @@ impl Operator {
         let mut sizes = Sizes::new(variant, one.dtype());
         given.iter().try_for_each(|(operand, tensor)| sizes.bind(*operand, tensor.shape()))?;
         let mut problem = (self.calls.problem)(&sizes).map_err(PlanError::from)?;
-        signature.refuse_values(|name| given.iter().find(|(operand, _)| operand.name() == name).map(|(_, tensor)| *tensor))?;
+        let named = |name: &str| given.iter().find(|(operand, _)| operand.name() == name).map(|(_, tensor)| *tensor);
+        signature.refuse_values(&call.scalars, named)?;
         // Numbers of the problem have a part in its plan; others are arguments of its launches alone.
         for &own in self.numbers {
             if let Some((_, value)) = call.scalars.iter().find(|(name, _)| *name == own.0) {
                 problem = problem.with_number(own, *value);
             }
         }
-        signature.follows.iter().try_for_each(|(axis, extent)| sizes.follow(axis, extent(&problem)))?;
+        for (axis, extent) in signature.follows {
+            sizes.follow(axis, extent(&problem).map_err(PlanError::from)?)?;
+        }
         let device = one.device();
         let wanted = signature.outputs.first().and_then(|output| find(*output)).map(Tensor::dtype);
         let policy = match policy {

@@ -18,7 +18,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy, unit_roundoff};
 
-use super::cross_entropy::{IGNORED, NUMBERS, of_power};
+use super::cross_entropy::{NUMBERS, of_power};
 use super::gemm::blocks;
 use super::rows;
 use crate::draw::Draw;
@@ -120,7 +120,7 @@ struct Case {
     tokens: usize,
     vocab: usize,
     dim: usize,
-    ignored: f64,
+    ignored: i64,
     storage: DType,
     acc: DType,
     machine: Machine,
@@ -153,7 +153,7 @@ impl Case {
         if [tokens, vocab].iter().any(|&extent| extent > i32::MAX as usize / 2) {
             return Err(Unsupported(format!("{name} counts tokens and classes in 32 bits")));
         }
-        let ignored = problem.number("ignore_index").unwrap_or(IGNORED);
+        let ignored = problem.whole(NUMBERS[0], i64::from(i32::MIN)..=i64::from(i32::MAX))?;
         Ok(Case { tokens, vocab, dim, ignored, storage, acc, machine })
     }
 
@@ -233,7 +233,7 @@ impl Case {
     }
 
     fn ignored_argument(&self) -> (&'static str, Argument) {
-        ("ignore_index", Argument::Int(self.ignored as i64))
+        ("ignore_index", Argument::Int(self.ignored))
     }
 }
 
@@ -374,14 +374,18 @@ impl Losses {
     /// `loss`, or `lse`, of a token, and how far it may be off.
     fn of(&self, output: usize, label: f64, logits: &[f64], errors: &[f64]) -> (f64, f64) {
         let case = &self.0;
-        if output == 0 && label == case.ignored {
+        if output == 0 && label == case.ignored as f64 {
             return (0.0, 0.0);
         }
         let u = unit_roundoff(case.acc);
-        // Of minus infinities the sum is 0, and that is no number less than itself.
-        let all_less = logits.iter().all(|&s| s == f64::NEG_INFINITY);
         let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let logarithm = if all_less { 0.0 } else { sum(logits.iter().map(|s| (s - most).exp())).ln() };
+        let is_infinite = most.is_infinite();
+        // Of infinities there are no distances, and NaN is the largest of nothing.
+        let logarithm = match is_infinite {
+            true if logits.iter().any(|s| s.is_nan()) => f64::NAN,
+            true => 0.0,
+            false => sum(logits.iter().map(|s| (s - most).exp())).ln(),
+        };
         let lse = most + logarithm;
         let of_power = |(s, error): (&f64, &f64)| Case::carried((s - lse).exp(), *error);
         let moved: f64 = logits.iter().zip(errors).map(of_power).sum();
@@ -428,7 +432,7 @@ impl Gradients {
         let case = &self.0;
         let [labels, lse, dloss, dlse] = [2, 3, 4, 5].map(|tensor| Case::read(inputs, tensor, case.tokens));
         let token = |at: usize| {
-            let dloss = if labels[at] == case.ignored { 0.0 } else { dloss[at] };
+            let dloss = if labels[at] == case.ignored as f64 { 0.0 } else { dloss[at] };
             Token { label: labels[at], lse: lse[at], dloss, dlse: dlse[at] }
         };
         (0..case.tokens).map(token).collect()

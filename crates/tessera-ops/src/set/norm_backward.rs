@@ -3,7 +3,7 @@
 //! of both arrays that were added.
 //!
 //! What is saved of the forward pass is nothing: a block that has a row and its cotangents knows the row's statistics for the price of two more
-//! reductions, where reading them would save no pass over `x`. Three ways to divide the work (`n` elements of a row):
+//! reductions, where reading them would save no pass over `x`. Two ways to divide the work (`n` elements of a row):
 //!
 //! | | launches | sums over rows |
 //! |---|---|---|
@@ -17,7 +17,8 @@ use tessera_types::{DType, ErrorModel, Policy};
 
 use crate::element::{storable, sum, underflow};
 use crate::operator::{
-    Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
+    Argument, Expected, Fill, Inputs, KernelFile, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec,
+    Unsupported,
 };
 use crate::problem::Problem;
 use crate::set::norm::{self, Centre, EPS};
@@ -64,6 +65,9 @@ impl Of {
     }
 }
 
+/// Sums over rows of what blocks leave, for other operators, too.
+pub(crate) const FILE: KernelFile = KernelFile { name: "norm_backward.py", text: include_str!("../../kernels/norm_backward.py") };
+
 const PRECISIONS: &[&str] = &["fp32", "fp16", "bf16"];
 
 /// How an operator makes plans.
@@ -95,8 +99,8 @@ const fn operator(of: Of) -> Operator {
             ADDED_MEAN => "gradient of add_layer_norm: of x, which is the residual's too, weight and bias",
             ADDED_ZERO => "gradient of add_rms_norm: of x, which is the residual's too, and weight",
         },
-        file: "norm_backward.py",
-        source: include_str!("../../kernels/norm_backward.py"),
+        file: FILE.name,
+        source: FILE.text,
         precisions: PRECISIONS,
         further_precisions: &["fp64"],
         suite: Vec::new,

@@ -14,7 +14,7 @@ use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
-use crate::set::rows::{self, Division};
+use crate::set::rows::{self, Division, int};
 use crate::signature::{Calls, Follows, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
@@ -120,7 +120,7 @@ const VARIANTS: [&str; 9] =
 /// Neighbours of a row that have a scale.
 const BLOCK: usize = 128;
 /// How many a row has.
-static BLOCKS_OF_N: [Follows; 1] = [("blocks", |problem| problem.get("n").div_ceil(BLOCK as u64))];
+static BLOCKS_OF_N: [Follows; 1] = [("blocks", |problem| Ok(problem.get("n").div_ceil(BLOCK as u64)))];
 /// What the largest magnitude counts as where it is smaller.
 const LEAST: f32 = f32::from_bits(27 << 23);
 /// Elements of a tile of rows that no block holds whole, and maxima of a row that are put together at a time.
@@ -131,8 +131,9 @@ impl Scaled {
     fn of(variant: &str) -> Scaled {
         match variant.split('_').next() {
             Some("blocks") => Scaled::Blocks,
+            Some("rows") => Scaled::Rows,
             Some("tensor") => Scaled::Tensor,
-            _ => Scaled::Rows,
+            _ => panic!("no scales `{variant}`"),
         }
     }
 
@@ -151,7 +152,8 @@ fn codes_of(variant: &str) -> DType {
     match variant.split('_').nth(1) {
         Some("int8") => DType::I8,
         Some("e5m2") => DType::F8E5M2,
-        _ => DType::F8E4M3,
+        None => DType::F8E4M3,
+        Some(_) => panic!("no codes `{variant}`"),
     }
 }
 
@@ -185,10 +187,6 @@ fn tile(count: usize, n: usize, machine: Machine) -> [usize; 2] {
     let elements = rows::elementwise_tile(count * n, machine).max(4096);
     let columns = n.next_power_of_two().clamp(BLOCK, 1024);
     [(elements / columns).min(count.next_power_of_two()), columns]
-}
-
-fn int(value: usize) -> Argument {
-    Argument::Int(value as i64)
 }
 
 fn quantise(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
@@ -323,6 +321,7 @@ impl Reference for Coded {
 fn dequantise(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let unsupported = || Unsupported(format!("dequantise takes codes of 8 bits, not `{policy}`"));
     let (Storage::Plain(dtype), Some(result)) = (policy.storage(), policy.result()) else { return Err(unsupported()) };
+    DEQUANTISE.refuse_unlisted(policy)?;
     let scaled = Scaled::of(&problem.variant);
     let (count, n) = (problem.get("rows") as usize, problem.get("n") as usize);
     let fill =
