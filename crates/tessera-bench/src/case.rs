@@ -292,6 +292,8 @@ pub struct Place {
 pub enum Lane {
     /// The case's own distribution.
     Case,
+    /// The case's own distribution, and NaN and both infinities here and there among floats.
+    Special,
     /// Small integers for which every partial result is exact in any order: the reference's bound is then 0.
     Exact,
 }

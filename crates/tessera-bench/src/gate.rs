@@ -12,6 +12,9 @@
 //! | NaN | got is NaN |
 //! | +-Inf | got is the same infinity |
 //! | finite | got is finite and `ratio <= 1` (a bound of 0 asks for equality) |
+//!
+//! Where that is asked for, inputs with NaN and both infinities in a few places come first: so what is NaN and what is infinite of a result is what
+//! the reference says. What is exact must have equal bits, but for NaN, of which there are many.
 
 use std::time::Instant;
 
@@ -23,6 +26,9 @@ use crate::random::Digest;
 use crate::real::Real;
 use crate::status::Status;
 use crate::tolerance::Allowance;
+
+/// The name of the check with NaN and infinities among inputs.
+const SPECIALS: &str = "specials";
 
 /// Elements compared at a time (or one row, if a row is longer).
 const BLOCK_ELEMENTS: usize = 1 << 16;
@@ -36,6 +42,8 @@ pub struct GateOptions {
     pub suite_seed: u64,
     /// What takes the place of the reference's bounds, where somebody wants others.
     pub tolerance: Option<Allowance>,
+    /// Whether inputs with NaN and infinities are tried, too.
+    pub specials: bool,
 }
 
 /// The element that is furthest from its bound.
@@ -60,7 +68,7 @@ pub struct Worst {
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckResult {
-    /// `tolerance`, `exact_lane`, `identity`, `dual_poison`, `repeat`, `inputs`, `guards`, `timed_output`.
+    /// `tolerance`, `exact_lane`, `specials`, `identity`, `dual_poison`, `repeat`, `inputs`, `guards`, `timed_output`.
     pub name: String,
     /// Whether it holds.
     pub ok: bool,
@@ -114,6 +122,10 @@ pub fn check(subject: &mut dyn Subject, options: GateOptions) -> Result<GateRepo
         gate.during("inputs", |_| subject.refresh(seeds[0], Lane::Exact))?;
         gate.trial(subject, "exact_lane")?;
     }
+    if options.specials {
+        gate.during("inputs", |_| subject.refresh(seeds[0], Lane::Special))?;
+        gate.trial(subject, SPECIALS)?;
+    }
     for (i, &seed) in seeds.iter().enumerate() {
         gate.during("inputs", |_| subject.refresh(seed, Lane::Case))?;
         let unwritten = gate.trial(subject, "tolerance")?;
@@ -133,7 +145,7 @@ pub fn check_timed(subject: &dyn Subject, report: &GateReport) -> Result<CheckRe
         scan_outputs(subject, Rows::LookedAt, &mut |_, _, _| {})? == report.output_digest
     } else {
         let mut tally = Tally::default();
-        compare(subject, &mut tally, None)?;
+        compare(subject, &mut tally, (None, Nans::ByBits))?;
         tally.failed == 0
     };
     let detail = (!ok).then(|| "the outputs left by a timed launch are not those that passed the gate".to_string());
@@ -205,10 +217,12 @@ impl Gate {
         let before = self.tally.failed;
         // What is exact is exact whatever else is allowed.
         let tolerance = self.tolerance.filter(|_| name != "exact_lane");
-        self.during("reference", |gate| compare(subject, &mut gate.tally, tolerance))?;
+        let nans = if name == SPECIALS { Nans::Alike } else { Nans::ByBits };
+        self.during("reference", |gate| compare(subject, &mut gate.tally, (tolerance, nans)))?;
         let failed = self.tally.failed - before;
         self.record(name, (failed > 0).then(|| (Status::Incorrect, self.tally.sentence(failed))));
-        if tolerance.is_none() {
+        // An identity of a row with infinities says nothing.
+        if tolerance.is_none() && nans == Nans::ByBits {
             self.during("reference", |gate| gate.identities(subject))?;
         }
         let changed = subject.input_digest()? != inputs;
@@ -456,7 +470,16 @@ fn error_ratio(got: f64, want: f64, bound: f64) -> f64 {
     if bound > 0.0 && bound.is_finite() { ratio } else { f64::INFINITY }
 }
 
-fn compare(subject: &dyn Subject, tally: &mut Tally, tolerance: Option<Allowance>) -> Result<(), Fault> {
+/// Whether two NaN are the same in what is exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nans {
+    /// Where their bits are: elements that are moved.
+    ByBits,
+    /// Always: a sum's NaN has the bits that the machine gives it.
+    Alike,
+}
+
+fn compare(subject: &dyn Subject, tally: &mut Tally, (tolerance, nans): (Option<Allowance>, Nans)) -> Result<(), Fault> {
     let (mut codes, mut want, mut bound, mut exact) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (index, output) in subject.outputs().iter().enumerate() {
         // What is sampled is asked for at once: a reference may share work between rows.
@@ -480,7 +503,8 @@ fn compare(subject: &dyn Subject, tally: &mut Tally, tolerance: Option<Allowance
                     for i in 0..n {
                         // Equal bits are right even for NaN; different bits are wrong even for equal numbers (-0 and 0).
                         let (got, want) = ((output.decode)(codes[i]), (output.decode)(exact[i]));
-                        if codes[i] == exact[i] {
+                        let alike = nans == Nans::Alike && got.is_nan() && want.is_nan();
+                        if codes[i] == exact[i] || alike {
                             tally.element(output, places[i], want, want, 0.0);
                         } else {
                             tally.mismatch(output, places[i], got, want);

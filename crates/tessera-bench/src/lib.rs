@@ -44,6 +44,7 @@ pub mod report;
 mod sample;
 mod selection;
 mod session;
+mod specials;
 pub mod stats;
 mod status;
 mod store;

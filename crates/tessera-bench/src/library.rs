@@ -21,6 +21,7 @@ use crate::device::{Compiled, DeviceSubject, DeviceTensors, DeviceTimer, Launche
 use crate::environment::{Accelerator, Environment};
 use crate::guarded::{Guarded, memory_fault};
 use crate::selection::{Entry, Selection, SelectionError, entries};
+use crate::specials::plant;
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
 use crate::tune::{Tunable, TunedLaunch, Ways};
@@ -530,10 +531,13 @@ impl Subject for PlanSubject {
         for ((spec, tensor), before) in self.plan.tensors.iter().zip(list).zip(before) {
             if matches!(spec.role, Role::Input | Role::InOut) {
                 let fill = match lane {
-                    Lane::Case => spec.fill,
+                    Lane::Case | Lane::Special => spec.fill,
                     Lane::Exact => spec.fill.exact(),
                 };
                 generate(tensor, seed, fill)?;
+                if lane == Lane::Special {
+                    plant(&tensor.inside(0..tensor.span())?, tensor.name(), seed)?;
+                }
             }
             if spec.role == Role::InOut {
                 *before = Some(tensor.view().contiguous().map_err(memory_fault)?);

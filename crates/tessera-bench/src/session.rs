@@ -302,8 +302,8 @@ impl Runner<'_> {
         };
         let seeds = if self.suite.has_time() { self.options.mode.plan().seeds } else { 1 };
         let options = match self.options.process {
-            0 => GateOptions { seeds, suite_seed: self.options.seed, tolerance: None },
-            _ => GateOptions { seeds: 1, suite_seed: self.options.seed + seeds as u64 - 1, tolerance: None },
+            0 => GateOptions { seeds, suite_seed: self.options.seed, tolerance: None, specials: false },
+            _ => GateOptions { seeds: 1, suite_seed: self.options.seed + seeds as u64 - 1, tolerance: None, specials: false },
         };
         let range = self.suite.range(&format!("check {} {name}", case.key));
         let report = gate::check(subject.as_mut(), options);

@@ -196,7 +196,7 @@ fn the_gate_finds_what_is_not_written_and_what_is_written_beyond() {
         let case = &suite.cases()[0];
         let outcome = |name: &str| {
             let mut subject = suite.build(case, name).unwrap();
-            check(&mut *subject, GateOptions { seeds: 1, suite_seed: 5, tolerance: None }).unwrap()
+            check(&mut *subject, GateOptions { seeds: 1, suite_seed: 5, tolerance: None, specials: false }).unwrap()
         };
         assert_eq!(outcome("right").status, Status::Ok);
         assert_eq!(outcome("short").status, Status::NotWritten);
@@ -221,7 +221,7 @@ fn outputs_of_any_size_are_as_deterministic_as_their_kernels() {
         let outcome = |name: &str| {
             let mut subject = suite.build(case, name).unwrap();
             assert!(subject.sampled_rows(0).is_some(), "the output is large");
-            check(&mut *subject, GateOptions { seeds: 1, suite_seed: 5, tolerance: None }).unwrap()
+            check(&mut *subject, GateOptions { seeds: 1, suite_seed: 5, tolerance: None, specials: false }).unwrap()
         };
         let right = outcome("right");
         assert_eq!(right.status, Status::Ok, "{extra}: {:?}", right.reason);

@@ -208,7 +208,7 @@ fn a_large_output_of_odd_size_is_deterministic() {
     };
     let library = Library::select(&selection, CompileOptions::default(), device).unwrap();
     let mut subject = library.build(&library.cases()[0], TESSERA).unwrap();
-    let report = check(&mut *subject, GateOptions { seeds: 1, suite_seed: SEED, tolerance: None }).unwrap();
+    let report = check(&mut *subject, GateOptions { seeds: 1, suite_seed: SEED, tolerance: None, specials: false }).unwrap();
     assert_eq!(report.status, Status::Ok, "{:?}", report.reason);
     assert!(report.checks.iter().any(|check| check.name == "repeat"));
 }

@@ -7,7 +7,7 @@ use tessera_types::DType;
 
 use crate::toy::{Flaw, Toy};
 
-const OPTIONS: GateOptions = GateOptions { seeds: 2, suite_seed: 42, tolerance: None };
+const OPTIONS: GateOptions = GateOptions { seeds: 2, suite_seed: 42, tolerance: None, specials: false };
 
 fn status(flaw: Flaw) -> (Status, String) {
     let report = check(&mut Toy::new(33, 17, 64, flaw), OPTIONS).unwrap();
@@ -168,4 +168,14 @@ fn bytes_equal_to_a_poison_are_no_false_alarm_and_one_wrong_bit_is_caught() {
     let worst = report.worst.unwrap();
     assert_eq!((worst.row, worst.column), (150_001, 0));
     assert!(check(&mut Bytes::new(0, None), OPTIONS).unwrap().passed(), "an empty output is no failure");
+}
+
+#[test]
+fn a_lost_nan_is_found_where_inputs_hold_one() {
+    let with = GateOptions { specials: true, ..OPTIONS };
+    let report = check(&mut Toy::new(9, 7, 40, Flaw::None), with).unwrap();
+    assert!(report.passed() && report.checks.iter().any(|check| check.name == "specials" && check.ok), "{report:?}");
+    assert!(check(&mut Toy::new(9, 7, 40, Flaw::LosesNan), OPTIONS).unwrap().passed(), "without them nothing is seen");
+    let report = check(&mut Toy::new(9, 7, 40, Flaw::LosesNan), with).unwrap();
+    assert_eq!(report.status, Status::Incorrect, "{report:?}");
 }

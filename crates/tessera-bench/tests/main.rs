@@ -21,6 +21,7 @@ mod relocate;
 mod report;
 mod sample;
 mod session;
+mod specials;
 mod supervise;
 mod tolerance;
 mod ways;

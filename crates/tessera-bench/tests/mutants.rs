@@ -11,7 +11,7 @@ use tessera_runtime::{CompileOptions, Device};
 
 use crate::broken::{CASES, Case, Mutant, mat::RUNGS};
 
-const OPTIONS: GateOptions = GateOptions { seeds: 1, suite_seed: 7, tolerance: None };
+const OPTIONS: GateOptions = GateOptions { seeds: 1, suite_seed: 7, tolerance: None, specials: false };
 
 /// The text with every occurrence of each pattern replaced; a pattern that is not there is a mistake of the table.
 fn replaced(text: &str, replacements: &[(&str, &str)], what: &str) -> Result<String, String> {

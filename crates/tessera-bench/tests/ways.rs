@@ -92,7 +92,7 @@ fn ways_to_cut_a_product_are_right() {
                 continue;
             }
             count += 1;
-            let options = GateOptions { seeds: 1, suite_seed: 5, tolerance: None };
+            let options = GateOptions { seeds: 1, suite_seed: 5, tolerance: None, specials: false };
             match library.build(&case, name).and_then(|mut subject| check(&mut *subject, options)) {
                 Ok(report) if report.passed() => {
                     let launched =
@@ -138,7 +138,8 @@ fn what_the_library_splits_is_split() {
         let plan = plan.expect("a plan");
         let product = plan.launches.last().expect("a launch");
         let mut subject = library.build(&library.cases()[0], TESSERA).expect("a subject");
-        let report = check(&mut *subject, GateOptions { seeds: 1, suite_seed: 5, tolerance: None }).expect("it runs");
+        let report =
+            check(&mut *subject, GateOptions { seeds: 1, suite_seed: 5, tolerance: None, specials: false }).expect("it runs");
         assert!(report.passed(), "{operator} {variant}: {:?}", report.reason);
         let launched = console.take().into_iter().rfind(|launched| launched.kernel.contains(product.kernel)).expect("a launch");
         assert_eq!(product.sharing, Sharing::Cluster, "{operator} {variant} is split");
@@ -169,7 +170,8 @@ fn rows_that_the_library_shares_are_shared() {
         assert_eq!((row.sharing, row.cluster, row.grid), (Sharing::Cluster, 8, [3, 1, 1]), "{operator} {columns}");
         let library = only(&device, operator, extents, "", precision);
         let mut subject = library.build(&library.cases()[0], TESSERA).expect("a subject");
-        let report = check(&mut *subject, GateOptions { seeds: 1, suite_seed: 5, tolerance: None }).expect("it runs");
+        let report =
+            check(&mut *subject, GateOptions { seeds: 1, suite_seed: 5, tolerance: None, specials: false }).expect("it runs");
         assert!(report.passed(), "{operator} {columns}: {:?}", report.reason);
         let launched = console.take().into_iter().rfind(|launched| launched.kernel.contains(operator)).expect("a launch");
         assert_eq!(launched.grid[0], 3 * 8, "{operator} {columns}");
@@ -197,7 +199,7 @@ fn a_case_is_cut_as_its_lockfile_says_and_again_when_that_says_otherwise() {
     let grid = |library: &Library| library.launches(case).expect("launches").last().expect("a product").grid;
     let own = grid(&library);
     let mut subject = library.build(case, TESSERA).expect("a subject");
-    let options = GateOptions { seeds: 1, suite_seed: 5, tolerance: None };
+    let options = GateOptions { seeds: 1, suite_seed: 5, tolerance: None, specials: false };
     // Another tile, and factors that are copied first, so that there are more arrays.
     let tile = ways.iter().find(|way| way["TN"] == 128 && way["num_ctas"] == 0 && way["EXCHANGED"] == 0).expect("a way");
     let copied = ways.iter().find(|way| way["COPY_B"] == 1 && way["num_ctas"] == 0).expect("a way");

@@ -125,7 +125,9 @@ def seen(y, dy, dx, i, ACC, ROWS, SEEN, N, QUERIES):
     p = ct.load(y, (i, 0), (ROWS, SEEN), padding_mode=ZERO).astype(ACC)
     d = ct.load(dy, (i, 0), (ROWS, SEEN), padding_mode=ZERO).astype(ACC)
     p, d = ct.where(keep, p, 0.0), ct.where(keep, d, 0.0)
-    ct.store(dx, (i, 0), (p * (d - ct.sum(p * d, axis=1, keepdims=True))).astype(dx.dtype))
+    # Of a row with NaN the sum is NaN, too, and what is not seen stays 0.
+    g = ct.where(keep, p * (d - ct.sum(p * d, axis=1, keepdims=True)), 0.0)
+    ct.store(dx, (i, 0), g.astype(dx.dtype))
 
 
 @tessera.kernel

@@ -107,7 +107,9 @@ def visible(x, y, i, ACC, ROWS, SEEN, N, QUERIES):
     keep = ct.arange(SEEN, dtype=ct.int32)[None, :] <= query[:, None]
     v = ct.where(keep, v, -float("inf"))
     e = exp(v, ct.max(v, axis=1, keepdims=True), x.dtype, ACC)
-    ct.store(y, (i, 0), (e * (1.0 / ct.sum(e, axis=1, keepdims=True))).astype(y.dtype))
+    # Of a row with NaN the sum is NaN, too, and what is not seen stays 0.
+    p = ct.where(keep, e * (1.0 / ct.sum(e, axis=1, keepdims=True)), 0.0)
+    ct.store(y, (i, 0), p.astype(y.dtype))
 
 
 @tessera.kernel

@@ -15,7 +15,8 @@ pub(crate) fn underflow(dtype: DType) -> f64 {
     FloatFormat::of(dtype).map_or(0.0, |format| format.decode(1).abs() * 0.5)
 }
 
-/// A sum that is exact but for its last rounding, or nearly so (Neumaier, 1974): what judges sums in 64 bits must be better than they are.
+/// A sum that is exact but for its last rounding, or nearly so (Neumaier, 1974): what judges sums in 64 bits must be better than they are. Of infinities
+/// nothing is lost: they are the sum, or make it NaN.
 pub(crate) fn sum(terms: impl IntoIterator<Item = f64>) -> f64 {
     let (mut total, mut lost) = (0.0_f64, 0.0);
     for term in terms {
@@ -23,7 +24,7 @@ pub(crate) fn sum(terms: impl IntoIterator<Item = f64>) -> f64 {
         lost += if total.abs() >= term.abs() { (total - next) + term } else { (term - next) + total };
         total = next;
     }
-    total + lost
+    if total.is_finite() { total + lost } else { total }
 }
 
 /// The bits of an integer in a type, wrapped.
@@ -45,5 +46,7 @@ mod tests {
         let exact = 100_000.0 + (0..100_000).map(|i| f64::from(i % 7)).sum::<f64>() * 2.0_f64.powi(-40);
         assert_eq!(sum(terms.iter().copied()), exact);
         assert_ne!(terms.iter().sum::<f64>(), exact);
+        assert_eq!((sum([1.0, f64::INFINITY, 2.0]), sum([f64::NEG_INFINITY])), (f64::INFINITY, f64::NEG_INFINITY));
+        assert!(sum([f64::INFINITY, 1.0, f64::NEG_INFINITY]).is_nan() && sum([1.0, f64::NAN]).is_nan());
     }
 }

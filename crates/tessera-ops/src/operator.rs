@@ -52,7 +52,9 @@ pub const OPERATORS: &[&Operator] = &[
     &set::cumsum::CUMSUM,
     &set::cumsum::CUMSUM_BACKWARD,
     &set::order::TOP_K,
+    &set::order::TOP_K_BACKWARD,
     &set::order::SORT_ROWS,
+    &set::order::SORT_ROWS_BACKWARD,
     &set::layer_norm::LAYER_NORM,
     &set::rms_norm::RMS_NORM,
     &set::norm_backward::LAYER_NORM_BACKWARD,
@@ -65,6 +67,8 @@ pub const OPERATORS: &[&Operator] = &[
     &set::cross_entropy::LOG_SUM_EXP_BACKWARD,
     &set::cross_entropy::CROSS_ENTROPY,
     &set::cross_entropy::CROSS_ENTROPY_BACKWARD,
+    &set::linear_cross_entropy::LINEAR_CROSS_ENTROPY,
+    &set::linear_cross_entropy::LINEAR_CROSS_ENTROPY_BACKWARD,
     &set::permute::PERMUTE,
     &set::histogram::HISTOGRAM,
     &set::scan::PREFIX_SUM,
@@ -109,6 +113,8 @@ pub const OPERATORS: &[&Operator] = &[
     &set::bias::BIAS_GELU_BACKWARD,
     &set::add_norm::ADD_RMS_NORM,
     &set::add_norm::ADD_LAYER_NORM,
+    &set::norm_backward::ADD_RMS_NORM_BACKWARD,
+    &set::norm_backward::ADD_LAYER_NORM_BACKWARD,
     &set::cast::CAST,
     &set::quantise::QUANTISE,
     &set::quantise::DEQUANTISE,
@@ -118,6 +124,7 @@ pub const OPERATORS: &[&Operator] = &[
     &set::random::RANDOM_NORMAL,
     &set::rope::ROPE,
     &set::rope::ROPE_BACKWARD,
+    &set::rope::ROPE_INPLACE,
     &set::rope::QK_NORM_ROPE,
 ];
 
@@ -161,6 +168,9 @@ pub struct Operator {
     /// The operator of the same problems that gives the gradient: its inputs are those of this one that it needs, by their names, perhaps results,
     /// and a cotangent `dy` of each result `y`; its results are the gradients `dx` of inputs `x`.
     pub gradient: Option<&'static Operator>,
+    /// Why results of inputs that hold NaN and infinities are not held to the reference; `None` where they are: what is NaN, and what is each
+    /// infinity, is then what the reference says, and the rest is within its bounds.
+    pub no_specials: Option<&'static str>,
     /// Simpler kernels that give the same, from the simplest on: what was gained on the way to the operator's own.
     pub ladder: &'static [Rung],
 }

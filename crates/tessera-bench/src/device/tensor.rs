@@ -15,6 +15,7 @@ use super::sums::Sums;
 use crate::case::{Fault, Lane, Place, Poison};
 use crate::guarded::{Guarded, memory_fault};
 use crate::library::{CHUNK, filled};
+use crate::specials::plant;
 
 /// Elements after which inputs repeat.
 const PERIOD: usize = 8 * 1_048_573;
@@ -37,7 +38,7 @@ pub struct DeviceTensors {
 }
 
 impl Mirrored {
-    fn generate(&mut self, seed: u64, fill: Fill) -> Result<(), Fault> {
+    fn generate(&mut self, (seed, lane): (u64, Lane), fill: Fill) -> Result<(), Fault> {
         let (name, dtype, span) = (self.guarded.name(), self.guarded.view().dtype(), self.guarded.span());
         let period = span.min(PERIOD);
         let mirror = match self.mirror.take() {
@@ -56,6 +57,9 @@ impl Mirrored {
         for (start, values) in starts.into_iter().zip(made) {
             let part = mirror.slice(0, start..(start + CHUNK).min(period), 1);
             values.and_then(|values| part?.copy_from(&values)).map_err(memory_fault)?;
+        }
+        if lane == Lane::Special {
+            plant(&mirror, self.guarded.name(), seed)?;
         }
         self.mirror = Some(mirror);
         self.restore()
@@ -158,10 +162,10 @@ impl DeviceTensors {
         for tensor in &mut self.list {
             if matches!(tensor.guarded.role(), Role::Input | Role::InOut) {
                 let fill = match lane {
-                    Lane::Case => tensor.fill,
+                    Lane::Case | Lane::Special => tensor.fill,
                     Lane::Exact => tensor.fill.exact(),
                 };
-                tensor.generate(seed, fill)?;
+                tensor.generate((seed, lane), fill)?;
             }
         }
         Ok(())

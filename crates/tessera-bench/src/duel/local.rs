@@ -74,7 +74,7 @@ impl<'a> LocalSitting<'a> {
     }
 
     fn judge(&mut self, row: usize) -> Result<Checked, Fault> {
-        let options = GateOptions { seeds: SEEDS, suite_seed: self.seed, tolerance: None };
+        let options = GateOptions { seeds: SEEDS, suite_seed: self.seed, tolerance: None, specials: false };
         let subject = self.subject(row)?;
         let report = gate::check(subject, options)?;
         // What the gate's last launch left is what was judged.

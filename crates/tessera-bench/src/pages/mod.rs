@@ -99,6 +99,12 @@ fn taken(operator: &Operator) -> String {
         let _ = write!(text, "; beyond the suite {}", list(operator.further_precisions));
     }
     let _ = writeln!(text, ". Directions: {}.", directions(operator));
+    let _ = match operator.no_specials {
+        None => {
+            writeln!(text, "\nNaN and infinities among its inputs: `tessera check` holds what becomes of them to the reference.")
+        }
+        Some(why) => writeln!(text, "\nNaN and infinities among its inputs are not checked: {why}."),
+    };
     if let Some(gradient) = operator.gradient {
         let _ = writeln!(text, "\nIts gradient is [`{0}`]({0}.md).", gradient.name);
     }

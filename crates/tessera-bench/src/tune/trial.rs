@@ -181,7 +181,7 @@ impl Trial<'_> {
         }
         let mut counts = vec![0; entries.len()];
         let mut digests: Vec<Option<u64>> = vec![None; entries.len()];
-        let gate_options = GateOptions { seeds: 1, suite_seed: options.seed, tolerance: None };
+        let gate_options = GateOptions { seeds: 1, suite_seed: options.seed, tolerance: None, specials: false };
         // The way without a choice goes first: others are held against its bits.
         for at in std::iter::once(own).chain((0..entries.len()).filter(|&at| at != own)) {
             if outcomes[at].is_some() {

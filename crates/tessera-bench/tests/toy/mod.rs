@@ -29,6 +29,8 @@ pub(crate) enum Flaw {
     Nan,
     /// Infinity where the result is finite.
     Infinite,
+    /// What is no number becomes 0.
+    LosesNan,
     /// Adds to what the output held.
     ReadsOutput,
     /// Changes an input.
@@ -118,9 +120,12 @@ impl Subject for Toy {
         let mut random = Random::new(seed);
         for x in self.a.iter_mut().chain(&mut self.b) {
             *x = match lane {
-                Lane::Case => (random.unit() + random.unit() + random.unit() - 1.5) as f32,
+                Lane::Case | Lane::Special => (random.unit() + random.unit() + random.unit() - 1.5) as f32,
                 Lane::Exact => random.below(5) as f32 - 2.0,
             };
+        }
+        if lane == Lane::Special {
+            (self.a[0], self.b[1]) = (f32::NAN, f32::INFINITY);
         }
         self.launches = 0;
         Ok(())
@@ -146,6 +151,7 @@ impl Subject for Toy {
             Flaw::SwappedRows => (0..self.n).for_each(|j| self.c.swap(j, self.n + j)),
             Flaw::Nan => self.c[5] = f32::NAN,
             Flaw::Infinite => self.c[5] = f32::INFINITY,
+            Flaw::LosesNan => self.c.iter_mut().filter(|c| c.is_nan()).for_each(|c| *c = 0.0),
             Flaw::ChangesInput => self.a[3] = 9.0,
             Flaw::Overruns => self.guard = 8,
             Flaw::Random => self.c[5] = f32::from_bits(self.c[5].to_bits() ^ (self.launches as u32 & 1)),

@@ -48,6 +48,7 @@ macro_rules! activations {
                     [gradient] => Some(gradient),
                     _ => None,
                 },
+                no_specials: None,
                 ladder: &[],
             };
         )*
@@ -71,7 +72,7 @@ fn names(numbers: &[(&'static str, f64)]) -> &'static [&'static str] {
 }
 
 activations! {
-    RELU RELU_ROW gradient RELU_BACKWARD = "relu", "max(x, 0)", ["x"] ["y"], &[], 1, |_, x, _| (x[0].max(0.0), 0.0);
+    RELU RELU_ROW gradient RELU_BACKWARD = "relu", "max(x, 0)", ["x"] ["y"], &[], 1, |_, x, _| (relu(x[0]), 0.0);
     RELU_BACKWARD RELU_BACKWARD_ROW = "relu_backward", "gradient of relu", ["x" "dy"] ["dx"], &[], 1,
         |_, x, _| (if x[0] > 0.0 { x[1] } else { 0.0 }, 0.0);
     LEAKY_RELU LEAKY_RELU_ROW gradient LEAKY_RELU_BACKWARD = "leaky_relu", "x, or slope x below 0", ["x"] ["y"], SLOPE, 2, |_, x, with| times(slope(x[0], with[0]), x[0]);
@@ -113,6 +114,11 @@ activations! {
 /// The product with an exact factor: what was lost is multiplied, and the product rounded.
 pub(crate) fn times((value, lost): (f64, f64), factor: f64) -> (f64, f64) {
     (value * factor, lost * factor.abs() + (value * factor).abs())
+}
+
+/// NaN stays.
+pub(crate) fn relu(t: f64) -> f64 {
+    if t <= 0.0 { 0.0 } else { t }
 }
 
 fn slope(t: f64, below: f64) -> (f64, f64) {

@@ -41,6 +41,7 @@ pub(crate) static ATTENTION_DECODE: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
+    no_specials: Some("its bounds are of the largest magnitudes of a head, and say nothing where one is infinite"),
     ladder: &[],
 };
 

@@ -36,6 +36,7 @@ pub(crate) static ATTENTION_LSE: Operator = Operator {
     plan,
     ways: None,
     gradient: Some(&ATTENTION_BACKWARD),
+    no_specials: Some("its bounds are of the largest magnitudes of a head, and say nothing where one is infinite"),
     ladder: &[],
 };
 

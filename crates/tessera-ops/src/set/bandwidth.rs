@@ -36,6 +36,7 @@ pub(crate) static BANDWIDTH: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &ladders::COPY,
 };
 

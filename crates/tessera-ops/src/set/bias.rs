@@ -40,7 +40,7 @@ impl Activation {
     /// The value at an argument that is off by so many units of roundoff, and the units that it is off by.
     fn value(self, t: f64, off: f64) -> (f64, f64) {
         let (value, lost) = match self {
-            Activation::Relu => (t.max(0.0), 0.0),
+            Activation::Relu => (activations::relu(t), 0.0),
             Activation::Silu => activations::silu(t),
             Activation::Gelu => activations::gelu(t),
         };
@@ -109,6 +109,7 @@ const OPERATOR: Operator = Operator {
     plan: |problem, policy, machine| forward("bias_relu", Activation::Relu, problem, policy, machine),
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 

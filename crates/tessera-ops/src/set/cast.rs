@@ -60,6 +60,7 @@ pub(crate) static CAST: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 

@@ -65,6 +65,7 @@ const OPERATOR: Operator = Operator {
     plan: |problem, policy, machine| group(What::Forward, problem, policy, machine),
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 
@@ -112,10 +113,15 @@ const BATCH: Operator = Operator {
     ..OPERATOR
 };
 
-pub(crate) static BATCH_NORM: Operator = Operator { gradient: Some(&BATCH_NORM_BACKWARD), ..BATCH };
+pub(crate) static BATCH_NORM: Operator = Operator {
+    gradient: Some(&BATCH_NORM_BACKWARD),
+    no_specials: Some("moments of parts of a channel are merged, which takes infinities from each other"),
+    ..BATCH
+};
 
 pub(crate) static BATCH_NORM_BACKWARD: Operator = Operator {
     name: "batch_norm_backward",
+    no_specials: Some("the order in which terms of a channel are put together decides between an infinity and NaN"),
     about: "gradient of the norm over channels, from its statistics: of x, weight and bias",
     calls: Calls {
         signature: |_| {

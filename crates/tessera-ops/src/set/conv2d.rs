@@ -30,6 +30,9 @@ pub(crate) static CONV2D: Operator = Operator {
     plan,
     ways: None,
     gradient: Some(&CONV2D_BACKWARD),
+    no_specials: Some(
+        "zeros beside images are multiplied as pixels are, so that a weight of NaN reaches results that do not meet it",
+    ),
     ladder: &conv2d_ladder::LADDER,
 };
 

@@ -35,6 +35,9 @@ pub(crate) static CONV2D_BACKWARD: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
+    no_specials: Some(
+        "zeros beside images are multiplied as pixels are, so that a weight of NaN reaches results that do not meet it",
+    ),
     ladder: &[],
 };
 

@@ -11,7 +11,7 @@ use tessera_types::DType;
 const IGNORED: f64 = -100.0;
 
 /// Numbers of a problem, and of a call.
-const NUMBERS: &[(&str, f64)] = &[("ignore_index", IGNORED)];
+pub(super) const NUMBERS: &[(&str, f64)] = &[("ignore_index", IGNORED)];
 
 /// The label of rows that have no loss.
 fn ignored(case: &Case) -> f64 {
@@ -57,6 +57,7 @@ const OPERATOR: Operator = Operator {
     plan: |problem, policy, machine| rowwise::plan(&LOG_SUM, Case::of("log_sum_exp", problem, policy, machine)?, &[]),
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 
@@ -187,8 +188,9 @@ static LOG_SUM_BACKWARD: Rowwise = Rowwise {
 };
 
 /// The error of a power of e: its exponent is rounded where it is subtracted and where it is multiplied, and small ones are flushed.
-fn of_power(u: f64, distance: f64, terms: f64, power: f64) -> f64 {
-    u * (8.0 + 4.0 * distance.abs() + terms) * power + f64::from(f32::MIN_POSITIVE)
+pub(super) fn of_power(u: f64, distance: f64, terms: f64, power: f64) -> f64 {
+    let lost = if power > 0.0 { u * (8.0 + 4.0 * distance.abs() + terms) * power } else { 0.0 };
+    lost + f64::from(f32::MIN_POSITIVE)
 }
 
 static ENTROPY_BACKWARD: Rowwise = Rowwise {

@@ -34,6 +34,7 @@ const OPERATOR: Operator = Operator {
     plan: |problem, policy, machine| rowwise::plan(&FORWARD, Case::of("cumsum", problem, policy, machine)?, &[]),
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 
@@ -75,7 +76,8 @@ fn running(case: &Case, x: &[f64], back: bool, want: &mut [f64], bound: &mut [f6
         lost += if total.abs() >= x[at].abs() { (total - next) + x[at] } else { (x[at] - next) + total };
         total = next;
         magnitude += x[at].abs();
-        want[at] = total + lost;
+        // Infinities are the sum, or make it NaN.
+        want[at] = if total.is_finite() { total + lost } else { total };
         bound[at] = model.u_out * want[at].abs() + 4.0 * u * ((step + 1) as f64).sqrt() * magnitude + model.floor;
     }
 }

@@ -119,6 +119,7 @@ const NEW: Operator = Operator {
     plan: look_up,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 

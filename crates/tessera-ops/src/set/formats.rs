@@ -46,6 +46,7 @@ macro_rules! conversion {
             plan: $plan,
             ways: None,
             gradient: None,
+            no_specials: None,
             ladder: &[],
         }
     };

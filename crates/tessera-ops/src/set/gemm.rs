@@ -48,6 +48,7 @@ pub(crate) static GEMM: Operator = Operator {
         plan: |problem, policy, machine, way| made(problem, policy, machine, Some(way)),
     }),
     gradient: None,
+    no_specials: None,
     ladder: &gemm_ladder::LADDER,
 };
 

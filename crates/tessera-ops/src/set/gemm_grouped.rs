@@ -31,6 +31,7 @@ pub(crate) static GEMM_GROUPED: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 

@@ -33,6 +33,7 @@ pub(crate) static HISTOGRAM: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 

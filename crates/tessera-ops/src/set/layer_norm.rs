@@ -20,5 +20,6 @@ pub(crate) static LAYER_NORM: Operator = Operator {
     plan: |problem, policy, machine| norm::plan("layer_norm", Centre::Mean, problem, policy, machine),
     ways: None,
     gradient: Some(&crate::set::norm_backward::LAYER_NORM_BACKWARD),
+    no_specials: None,
     ladder: &[],
 };

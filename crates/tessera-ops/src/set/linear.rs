@@ -46,6 +46,7 @@ pub(crate) static LINEAR: Operator = Operator {
         plan: |problem, policy, machine, way| made(problem, policy, machine, Some(way)),
     }),
     gradient: None,
+    no_specials: Some("a gate that is 0 by flushing makes NaN of a sum that is infinite"),
     ladder: &[],
 };
 

@@ -39,6 +39,7 @@ pub(crate) static LINEAR_W4: Operator = Operator {
         plan: |problem, policy, _, way| made(problem, policy, Choice::of_way(way, problem.get("m"))?),
     }),
     gradient: None,
+    no_specials: Some("its reference does not say what an infinite scale makes of a code"),
     ladder: &[],
 };
 

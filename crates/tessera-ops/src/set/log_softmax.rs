@@ -39,6 +39,7 @@ const OPERATOR: Operator = Operator {
     },
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 

@@ -61,6 +61,7 @@ pub(super) const SORT: Operator = Operator {
     plan: sort,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 

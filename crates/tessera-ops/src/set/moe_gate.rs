@@ -16,6 +16,7 @@ const GATES: [&str; 2] = ["", "renormalised"];
 
 pub(crate) static MOE_GATE: Operator = Operator {
     name: "moe_gate",
+    no_specials: Some("which experts come first among logits with NaN is not said"),
     about: "the experts of each token by their logits, with their part of the softmax over all or over these",
     calls: Calls {
         variants: &GATES,

@@ -25,10 +25,11 @@ pub(crate) fn below(t: f64) -> (f64, f64) {
     (if t < 0.0 { tail } else { 1.0 - tail }, tail)
 }
 
-/// `e^(-t^2 / 2)`, with what the square loses.
+/// `e^(-t^2 / 2)`, with what the square loses; nothing where that is infinite.
 fn bell(t: f64) -> f64 {
     let square = t * t;
-    (-0.5 * square).exp() * (1.0 - 0.5 * t.mul_add(t, -square))
+    let power = (-0.5 * square).exp();
+    if power == 0.0 { 0.0 } else { power * (1.0 - 0.5 * t.mul_add(t, -square)) }
 }
 
 /// The density at `t`.
@@ -59,5 +60,6 @@ mod tests {
             assert!((below(-t).0 - (1.0 - wanted)).abs() < 2e-16);
         }
         assert_eq!(density(0.0), 0.398_942_280_401_432_7);
+        assert_eq!((below(f64::INFINITY), below(f64::NEG_INFINITY), density(f64::INFINITY)), ((1.0, 0.0), (0.0, 0.0), 0.0));
     }
 }

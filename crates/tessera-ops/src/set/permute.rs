@@ -34,6 +34,7 @@ pub(crate) static PERMUTE: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &ladders::TRANSPOSE,
 };
 

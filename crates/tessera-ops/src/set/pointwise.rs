@@ -103,10 +103,11 @@ struct Elements {
 /// Elements that a reference takes at a time.
 const PIECE: usize = 4096;
 
-/// What kernels lose that take numbers below the smallest normal one for zero, before factors of this size.
+/// What kernels lose that take numbers below the smallest normal one for zero, before factors of this size. An infinite factor leaves nothing finite of
+/// what it multiplies, and a result that is finite comes of the others alone.
 pub(crate) fn flushed(acc: DType, factors: &[f64]) -> f64 {
     let least = if acc == DType::F64 { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) };
-    8.0 * least * factors.iter().map(|factor| 1.0 + factor.abs()).product::<f64>()
+    8.0 * least * factors.iter().filter(|factor| factor.is_finite()).map(|factor| 1.0 + factor.abs()).product::<f64>()
 }
 
 impl Reference for Elements {

@@ -56,6 +56,7 @@ pub(crate) static QUANTISE: Operator = Operator {
     plan: quantise,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 
@@ -101,6 +102,7 @@ pub(crate) static DEQUANTISE: Operator = Operator {
     plan: dequantise,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 

@@ -85,6 +85,7 @@ const OPERATOR: Operator = Operator {
     plan: |problem, policy, _| dropped(["x", "y"], problem, policy),
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 

@@ -98,6 +98,7 @@ const OPERATOR: Operator = Operator {
     plan: |problem, policy, machine| rowwise::plan(&ROWS, Case::of("reduce_rows", problem, policy, machine)?, &[]),
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 

@@ -41,6 +41,7 @@ pub(crate) static REDUCE_COLUMNS: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 

@@ -20,5 +20,6 @@ pub(crate) static RMS_NORM: Operator = Operator {
     plan: |problem, policy, machine| norm::plan("rms_norm", Centre::Zero, problem, policy, machine),
     ways: None,
     gradient: Some(&crate::set::norm_backward::RMS_NORM_BACKWARD),
+    no_specials: None,
     ladder: &[],
 };

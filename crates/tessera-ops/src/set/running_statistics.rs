@@ -45,6 +45,7 @@ pub(crate) static RUNNING_STATISTICS: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 

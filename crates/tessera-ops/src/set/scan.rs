@@ -40,6 +40,7 @@ pub(crate) static PREFIX_SUM: Operator = Operator {
     plan: plan_sum,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 
@@ -69,6 +70,7 @@ pub(crate) static MASKED_SELECT: Operator = Operator {
     plan: plan_select,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 
@@ -257,12 +259,14 @@ impl Reference for Sums {
                 // What judges sums in 64 bits keeps what they lose (Neumaier, 1974).
                 let (mut sum, mut lost, mut magnitude) = (0.0_f64, 0.0, 0.0);
                 for (i, (want, bound)) in want.iter_mut().zip(bound).enumerate() {
-                    let before = (sum + lost, magnitude);
+                    // Infinities are the sum, or make it NaN.
+                    let whole = |sum: f64, lost: f64| if sum.is_finite() { sum + lost } else { sum };
+                    let before = (whole(sum, lost), magnitude);
                     let next = sum + *want;
                     lost += if sum.abs() >= want.abs() { (sum - next) + *want } else { (*want - next) + sum };
                     sum = next;
                     magnitude += want.abs();
-                    let (exact, magnitude) = if self.exclusive { before } else { (sum + lost, magnitude) };
+                    let (exact, magnitude) = if self.exclusive { before } else { (whole(sum, lost), magnitude) };
                     *bound = model.contraction(exact, magnitude, self.depth.min(i + 1));
                     *want = exact;
                 }

@@ -58,6 +58,7 @@ pub(crate) static SDDMM: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 

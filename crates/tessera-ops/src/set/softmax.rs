@@ -35,6 +35,7 @@ pub(crate) static SOFTMAX: Operator = Operator {
     plan,
     ways: None,
     gradient: Some(&crate::set::log_softmax::SOFTMAX_BACKWARD),
+    no_specials: None,
     ladder: &ladders::SOFTMAX,
 };
 

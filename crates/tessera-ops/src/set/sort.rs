@@ -48,6 +48,7 @@ pub(crate) static SORT: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[],
 };
 

@@ -56,6 +56,7 @@ pub(crate) static SPMM: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[Rung {
         name: "rows",
         about: "a row of the result at a time by some threads, whatever the length of the matrix's row",

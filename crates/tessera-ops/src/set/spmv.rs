@@ -56,6 +56,7 @@ pub(crate) static SPMV: Operator = Operator {
     plan,
     ways: None,
     gradient: None,
+    no_specials: None,
     ladder: &[Rung {
         name: "rows",
         about: "some threads of a warp a row: a long row is one warp's",
