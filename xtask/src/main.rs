@@ -1,4 +1,4 @@
-//! Developer tasks: `cargo xtask test`, `ci`, `nightly`, `bundle`, `tidy`, `fuzz`, `tools`.
+//! Developer tasks: `cargo xtask test`, `ci`, `nightly`, `bundle`, `python`, `wheel`, `tidy`, `fuzz`, `tools`.
 
 mod architectures;
 mod bundle;
@@ -6,6 +6,7 @@ mod folders;
 mod functions;
 mod nightly;
 mod programs;
+mod python;
 mod tidy;
 mod tools;
 
@@ -24,6 +25,8 @@ usage: cargo xtask TASK
                         functions against Python, rules against NVIDIA's front end; in slices
                         (or those whose name matches) that are not run again, with a log in results/nightly.log
   bundle                what a GPU machine without Rust needs to check and measure, in the build folder's `bundle`: `bundle/check.sh OUT PART...`
+  python                builds the Python package's wheel, installs it in an environment of its own and runs its tests there (`test` does so, too)
+  wheel                 builds the wheel that is given away, in the build folder's `wheels`
   tools                 installs the test tools and prints where they are
   tidy                  checks the tree's own rules: crate edges, lengths of files and functions, architectures, tests in no program,
                         forbidden words
@@ -51,10 +54,14 @@ fn run(args: &[String]) -> Result<()> {
         "bundle" => {
             must(&mut cargo(&["build", "--release", "-p", "tessera-cli"]), "the build")?;
             must(&mut cargo(&["build", "--release", "-p", "tessera-bench", "--example", "against_chip"]), "the build")?;
-            let built = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-            println!("{}", bundle::make(&root(), &built)?.display());
+            println!("{}", bundle::make(&root(), &built())?.display());
             Ok(())
         }
+        "wheel" => {
+            println!("{}", python::Environment::install(&root(), &built())?.wheel("release")?.display());
+            Ok(())
+        }
+        "python" => python::Environment::install(&root(), &built())?.test(),
         "tools" => {
             for (name, value) in tools::install(&root())?.environment() {
                 println!("{name}={value}");
@@ -116,15 +123,22 @@ fn test(names: &[String], mode: Mode) -> Result<()> {
     must(&mut command, "the test run")?;
     if names.is_empty() {
         must(cargo(&["test", "--quiet", "--workspace", "--doc"]).envs(tools.environment()), "the documentation tests")?;
+        python::Environment::install(&root(), &built())?.test()?;
     }
     Ok(())
+}
+
+/// The build folder.
+fn built() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 fn ci() -> Result<()> {
     must(&mut cargo(&["fmt", "--all", "--check"]), "cargo fmt")?;
     // The tools come over the network while the compiler is busy.
     let tools = std::thread::scope(|scope| {
-        let tools = scope.spawn(|| tools::install(&root()));
+        let tools = scope
+            .spawn(|| tools::install(&root()).and_then(|tools| python::Environment::install(&root(), &built()).map(|_| tools)));
         must(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]), "cargo clippy")?;
         tools.join().map_err(|_| anyhow::anyhow!("the installation of the tools failed"))?
     })?;

@@ -71,6 +71,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("tessera-cli", &["tessera"]),
+    ("tessera-python", &["tessera", "tessera-cli"]),
     ("xtask", &[]),
 ];
 

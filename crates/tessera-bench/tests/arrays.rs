@@ -98,7 +98,8 @@ impl Small {
         let (_, signature) = self.operator.signature(Some(self.variant)).expect("a variant");
         let extent = |axis: &str| {
             let own = self.problem.extents.iter().find(|(name, _)| *name == axis).map(|(_, extent)| *extent as usize);
-            own.or_else(|| signature.following(axis, &self.problem)).or_else(|| axis.parse().ok())
+            own.or_else(|| signature.following(axis, &self.problem).expect("a problem that has a plan"))
+                .or_else(|| axis.parse().ok())
         };
         let is_open = |axis: &&str| axis.starts_with("..");
         let Some(named) = operand.axes().filter(|axis| !is_open(axis)).map(extent).collect::<Option<Vec<usize>>>() else {

@@ -10,6 +10,8 @@
 use serde_json::{Map, Value, json};
 use tessera::ir::{Diagnostic, Severity, SourceMap, Span};
 
+use crate::invocation::given;
+
 /// What a finding means for results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -139,7 +141,7 @@ impl Finding {
 pub(crate) fn report(exit: u8, findings: &[Finding], data: &Value) -> Value {
     // What a command ended with is decided here, whatever its data say of a part of it.
     let mut object = data.as_object().cloned().unwrap_or_default();
-    object.insert("command".into(), std::env::args_os().nth(1).map_or(Value::Null, |command| json!(command.to_string_lossy())));
+    object.insert("command".into(), given().arguments.first().map_or(Value::Null, |command| json!(command.to_string_lossy())));
     object.insert("exit".into(), json!(exit));
     object.insert("passed".into(), json!(exit == 0));
     let error = findings.iter().find(|finding| finding.class == Class::Error);

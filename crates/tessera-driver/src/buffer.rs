@@ -8,14 +8,24 @@ use crate::error::{DriverError, Result};
 use crate::handle::{DevicePtr, HostPtr, SharedHandle};
 use crate::owned::{Context, Stream};
 
-/// Device memory that is freed when dropped.
+/// Device memory that is freed when dropped, unless it is somebody else's.
 #[derive(Debug)]
 pub struct DeviceBuffer {
     context: Context,
     pointer: DevicePtr,
     bytes: u64,
-    /// The stream whose order allocation and freeing keep, for memory of the driver's pool.
-    order: Option<Arc<Stream>>,
+    owner: Owner,
+}
+
+/// Whose memory it is.
+#[derive(Debug)]
+enum Owner {
+    /// The buffer's.
+    Own,
+    /// The driver's pool's; allocation and freeing keep the stream's order.
+    Pool(Arc<Stream>),
+    /// Somebody else's, who frees it.
+    Foreign,
 }
 
 /// Refuses a part that does not lie inside `size` bytes.
@@ -29,7 +39,7 @@ fn within(offset: u64, bytes: u64, size: u64) -> Result<()> {
 impl DeviceBuffer {
     pub(crate) fn new(context: &Context, bytes: u64) -> Result<DeviceBuffer> {
         let pointer = if bytes == 0 { DevicePtr(0) } else { context.table()?.mem_alloc(bytes)? };
-        Ok(DeviceBuffer { context: context.clone(), pointer, bytes, order: None })
+        Ok(DeviceBuffer { context: context.clone(), pointer, bytes, owner: Owner::Own })
     }
 
     pub(crate) fn ordered(context: &Context, bytes: u64, stream: &Arc<Stream>) -> Result<DeviceBuffer> {
@@ -37,7 +47,11 @@ impl DeviceBuffer {
             return DeviceBuffer::new(context, 0);
         }
         let pointer = context.table()?.mem_alloc_async(bytes, stream.handle())?;
-        Ok(DeviceBuffer { context: context.clone(), pointer, bytes, order: Some(Arc::clone(stream)) })
+        Ok(DeviceBuffer { context: context.clone(), pointer, bytes, owner: Owner::Pool(Arc::clone(stream)) })
+    }
+
+    pub(crate) fn foreign(context: &Context, pointer: DevicePtr, bytes: u64) -> DeviceBuffer {
+        DeviceBuffer { context: context.clone(), pointer, bytes, owner: Owner::Foreign }
     }
 
     /// Where it starts.
@@ -123,9 +137,10 @@ impl DeviceBuffer {
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         if self.bytes != 0 {
-            let _ = self.context.table().and_then(|table| match &self.order {
-                Some(stream) => table.mem_free_async(self.pointer, stream.handle()),
-                None => table.mem_free(self.pointer),
+            let _ = self.context.table().and_then(|table| match &self.owner {
+                Owner::Own => table.mem_free(self.pointer),
+                Owner::Pool(stream) => table.mem_free_async(self.pointer, stream.handle()),
+                Owner::Foreign => Ok(()),
             });
         }
     }

@@ -117,6 +117,11 @@ impl Context {
         DeviceBuffer::ordered(self, bytes, stream)
     }
 
+    /// Memory of this context's device that somebody else has allocated, and frees.
+    pub fn foreign_buffer(&self, pointer: DevicePtr, bytes: u64) -> DeviceBuffer {
+        DeviceBuffer::foreign(self, pointer, bytes)
+    }
+
     /// Allocates pinned host memory, all zero.
     pub fn pinned(&self, bytes: u64) -> Result<PinnedBuffer> {
         PinnedBuffer::new(self, bytes)
@@ -256,6 +261,16 @@ impl Event {
     /// Queues the event.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.context.table()?.event_record(self.handle, stream.handle)
+    }
+
+    /// The same on a stream that is somebody else's.
+    pub fn record_in(&self, stream: StreamHandle) -> Result<()> {
+        self.context.table()?.event_record(self.handle, stream)
+    }
+
+    /// Queues a wait for it on a stream that is somebody else's.
+    pub fn hold(&self, stream: StreamHandle) -> Result<()> {
+        self.context.table()?.stream_wait_event(stream, self.handle)
     }
 
     /// Waits until it was reached.

@@ -13,7 +13,7 @@ use crate::args::ConstValue;
 use crate::ast::{Class, Expr, ExprKind, Function, Import, Parameter, Stmt, StmtKind, UnaryOp};
 use crate::class;
 use crate::diagnostics::id;
-use crate::modules::{Alone, Modules, Scope, Target};
+use crate::modules::{Alone, ModuleText, Modules, Scope, Target};
 use crate::python;
 use crate::signature;
 use crate::style::{self, Style};
@@ -87,6 +87,11 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
+    /// Before the statements of a module that is given names.
+    pub(crate) const fn first(source: SourceId) -> Moment {
+        Moment { source, at: 0 }
+    }
+
     /// Behind the last statement of a module.
     pub(crate) const fn end(source: SourceId) -> Moment {
         Moment { source, at: usize::MAX }
@@ -130,15 +135,49 @@ pub fn parse_file(name: &str, text: &str) -> ParsedFile {
 /// Reads a kernel file and the modules that it imports. A syntax error in the file leaves no kernels and one error among the diagnostics;
 /// one in a module is told where something of the module is needed.
 pub fn parse_project(name: &str, text: &str, modules: &dyn Modules) -> ParsedFile {
+    let mut file = read(ModuleText::of_file(name, text), modules);
+    file.find_kernels();
+    file
+}
+
+/// The name under which a module that is [given](ModuleText::before) names has the decorator that counts for the kernel.
+pub const DECORATOR: &str = "__kernel__";
+
+/// Reads a kernel of a running program: the text of its function alone, with the names that the program has for it. Where [`DECORATOR`] is
+/// among them, it stands for the decorators of the text.
+pub fn parse_live(root: ModuleText, kernel: &str, modules: &dyn Modules) -> ParsedFile {
+    let mut file = read(root, modules);
+    let end = Moment::end(file.source);
+    let decorator = match file.global(DECORATOR, end).map(|given| &given.what) {
+        Some(Global::Value(value, _)) => Some(value.clone()),
+        _ => None,
+    };
+    if let Some(decorator) = decorator
+        && let Some(own) = file.scopes[&file.source].globals.get(kernel).and_then(|list| list.last())
+        && let Global::Function(function) = &own.what
+    {
+        let own = Definition {
+            name: own.name.clone(),
+            at: own.at,
+            what: Global::Function(Arc::new(Function { decorators: vec![decorator], ..(**function).clone() })),
+        };
+        file.scopes[&file.source].globals[kernel] = vec![own];
+    }
+    file.find_kernels();
+    file
+}
+
+/// A module and those that it imports.
+fn read(root: ModuleText, modules: &dyn Modules) -> ParsedFile {
     let mut sources = SourceMap::default();
-    let source = sources.add(name, text);
-    let scopes = IndexMap::from([(source, Scope::default())]);
+    let source = sources.add(root.file, root.text.as_str());
+    let scopes = IndexMap::from([(source, Scope::of(root.name))]);
     let mut file =
         ParsedFile { sources, source, kernels: IndexMap::new(), diagnostics: Vec::new(), scopes, inner_imports: IndexMap::new() };
-    match python::parse(source, text) {
+    match python::parse(source, &root.text) {
         Ok(module) => {
-            file.collect(modules, source, &module);
-            file.find_kernels();
+            let first = file.given(modules, source, root.before.as_deref());
+            file.collect(modules, source, &module, first);
         }
         Err(error) => file.diagnostics.push(*error),
     }
@@ -151,11 +190,11 @@ impl ParsedFile {
         self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
     }
 
-    /// Takes up what a module binds.
-    pub(crate) fn collect(&mut self, modules: &dyn Modules, source: SourceId, module: &python::Module) {
+    /// Takes up what a module binds; `first` is the moment of its first statement.
+    pub(crate) fn collect(&mut self, modules: &dyn Modules, source: SourceId, module: &python::Module, first: usize) {
         let mut ignored: Option<(Span, &'static str, usize)> = None;
         for (at, (stmt, binds)) in module.stmts.iter().enumerate() {
-            let at = Moment { source, at };
+            let at = Moment { source, at: first + at };
             let unused = self.define(modules, stmt, at);
             // What a statement binds beside what was understood of it is not known.
             for name in binds.iter().filter(|name| *name != "*") {
@@ -178,7 +217,7 @@ impl ParsedFile {
             self.note_ignored(run);
         }
         for (name, span) in &module.changed {
-            self.bind(name, Moment { source, at: module.stmts.len() }, Global::Unknown("`global`", *span));
+            self.bind(name, Moment { source, at: first + module.stmts.len() }, Global::Unknown("`global`", *span));
         }
         for (stmt, _) in &module.stmts {
             self.inner_imports(modules, std::slice::from_ref(stmt), false);

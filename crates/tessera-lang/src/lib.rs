@@ -57,7 +57,7 @@ pub use annotation::{Annotation, ConstKind};
 pub use args::{ArgType, ConstValue, LowerOptions};
 pub use builtins::{Builtin, BuiltinRow, REFUSED, Space};
 pub use diagnostics::{DiagnosticRow, ROWS as DIAGNOSTICS};
-pub use file::{Kernel, Param, ParsedFile, parse_file, parse_project};
+pub use file::{DECORATOR, Kernel, Param, ParsedFile, parse_file, parse_live, parse_project};
 pub use lower::{Lowered, kernel_options, lower, lower_with_notes};
 pub use modules::{ModuleText, Modules, Wanted};
 pub use style::Style;

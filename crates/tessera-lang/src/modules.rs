@@ -11,7 +11,7 @@
 //! ```
 
 use indexmap::IndexMap;
-use tessera_ir::{Diagnostic, SourceId, Span};
+use tessera_ir::{Diagnostic, SourceId, Span, bug};
 
 use crate::ast::{Expr, ExprKind, Import};
 use crate::diagnostics::id;
@@ -55,10 +55,22 @@ pub struct Wanted<'a> {
 /// A module's text.
 #[derive(Clone, Debug)]
 pub struct ModuleText {
-    /// The file's name. One file has one name.
+    /// What no other module is called: of a file, its name.
     pub name: String,
+    /// The file, as messages show it.
+    pub file: String,
     /// What it holds; nothing for a package without an `__init__.py`.
     pub text: String,
+    /// The module whose names it has before its own, where a running program has given it some.
+    pub before: Option<String>,
+}
+
+impl ModuleText {
+    /// The text of a file.
+    pub fn of_file(name: impl Into<String>, text: impl Into<String>) -> ModuleText {
+        let name = name.into();
+        ModuleText { file: name.clone(), name, text: text.into(), before: None }
+    }
 }
 
 /// Who finds modules.
@@ -102,12 +114,20 @@ struct Lost {
 /// A module of the project.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scope {
+    /// What no other one is called.
+    pub(crate) name: String,
     /// What module level binds to each name, in the order of its statements.
     pub(crate) globals: IndexMap<String, Vec<Definition>>,
     /// Modules inside this package that were imported.
     submodules: IndexMap<String, Definition>,
     /// Why it can't be read.
     pub(crate) error: Option<Box<Diagnostic>>,
+}
+
+impl Scope {
+    pub(crate) fn of(name: String) -> Scope {
+        Scope { name, ..Scope::default() }
+    }
 }
 
 /// What a dotted expression names.
@@ -171,7 +191,7 @@ impl ParsedFile {
 
     /// Loads a module and the packages that it lies in; the outermost and the innermost of them.
     fn load(&mut self, modules: &dyn Modules, source: SourceId, level: u32, path: &str) -> Result<(SourceId, SourceId), Lost> {
-        let from = self.sources.get(source).name.clone();
+        let from = self.scopes[&source].name.clone();
         let mut chain: Vec<SourceId> = Vec::new();
         let ends = path.match_indices('.').map(|(end, _)| end).chain([path.len()]);
         for end in ends {
@@ -204,7 +224,7 @@ impl ParsedFile {
     }
 
     fn known(&self, name: &str) -> Option<SourceId> {
-        self.scopes.keys().copied().find(|id| self.sources.get(*id).name == name)
+        self.scopes.iter().find(|(_, scope)| scope.name == name).map(|(id, _)| *id)
     }
 
     /// Reads a module's text, unless it was read.
@@ -212,8 +232,8 @@ impl ParsedFile {
         if let Some(known) = self.known(&found.name) {
             return known;
         }
-        let source = self.sources.add(found.name, found.text);
-        self.scopes.insert(source, Scope::default());
+        let source = self.sources.add(found.file, found.text);
+        self.scopes.insert(source, Scope::of(found.name));
         if self.scopes.len() > MAX_MODULES {
             let start = Span { source, start: 0, end: 0 };
             let message = format!("more than {MAX_MODULES} modules are imported, one from the other");
@@ -225,10 +245,30 @@ impl ParsedFile {
         }
         let text = self.sources.get(source).text.clone();
         match python::parse(source, &text) {
-            Ok(module) => self.collect(modules, source, &module),
+            Ok(module) => {
+                let first = self.given(modules, source, found.before.as_deref());
+                self.collect(modules, source, &module, first);
+            }
             Err(error) => self.fail(source, *error),
         }
         source
+    }
+
+    /// Binds the names that a module is given before its own; the moment of its first statement.
+    pub(crate) fn given(&mut self, modules: &dyn Modules, source: SourceId, before: Option<&str>) -> usize {
+        let Some(before) = before else { return 0 };
+        let from = self.scopes[&source].name.clone();
+        let Ok(found) = modules.find(Wanted { from: &from, level: 0, path: before }) else {
+            bug!("`{before}` was named by whoever finds modules")
+        };
+        let before = self.loaded(modules, found);
+        let names: Vec<String> = self.scopes[&before].globals.keys().cloned().collect();
+        let start = Span { source, start: 0, end: 0 };
+        for name in names {
+            let what = Global::Import(Target::Member(before, name.clone()), start);
+            self.bind(&name, Moment::first(source), what);
+        }
+        1
     }
 
     fn fail(&mut self, source: SourceId, error: Diagnostic) {

@@ -60,6 +60,12 @@ impl<A: Placed> Prepared<A> {
         &self.launch
     }
 
+    /// Names of the parameters that the kernel may write.
+    pub fn written(&self) -> impl Iterator<Item = &str> {
+        let params = self.interface.abi.params.iter().zip(&self.interface.written);
+        params.filter(|(_, written)| **written).map(|(param, _)| param.name.as_str())
+    }
+
     /// Queues it on a stream of the device's context, with other arguments in place of those named. Launches that use workspace are the
     /// caller's to order where they go to several streams.
     ///

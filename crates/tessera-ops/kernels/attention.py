@@ -1,6 +1,7 @@
 """Attention: softmax(scale * Q K^T) V for every head, with the softmax taken tile by tile of keys in base 2. Causal: query q sees keys up to
 q + (keys - queries). Q, O: batch x heads x queries x D; K, V: batch x (heads / GROUP) x keys x D. APART: tiles of keys that need no mask come
-first, in a loop of their own. Where warps have roles, the compiler leaves masks out of rounds without need, and one loop is one pipeline."""
+first, in a loop of their own. Where warps have roles, the compiler leaves masks out of rounds without need, and one loop is one pipeline.
+Numbers that a launch is given have 32 bits: `scale` is rounded to them for arrays of fp64, too."""
 import cuda.tile as ct
 import tessera
 

@@ -5,6 +5,7 @@ depends on how blocks are scheduled: a block has a tile of keys and goes through
 
 Q, O, dO: batch x heads x queries x D; K, V: batch x (heads / GROUP) x keys x D; lse: batch x heads x queries. Causal: query q sees keys up to
 q + (keys - queries). Scores of keys come transposed, so that P^T and dS^T are left factors as they lie in registers. `shift` is lse in base 2.
+Numbers that a launch is given have 32 bits: `scale` is rounded to them for arrays of fp64, too.
 """
 import cuda.tile as ct
 import tessera

@@ -4,7 +4,8 @@ x D; block_table: batch x most, a sequence's pages in order; lengths: batch, the
 A block takes the GROUP heads that share one of K and V as rows of one tile, TG of them, so that both are read once, and a part of the sequence's
 keys, TN at a time. Parts are as many as blocks along y, whatever a sequence's length; one that has no tile weighs nothing. A second launch
 merges them. WINDOW: only so many last keys are seen, 0 for all. CAPPED: scores are cap * tanh(score / cap). Where there are slopes, a score has
-slopes[head] for each key that lies between.
+slopes[head] for each key that lies between. Numbers that a launch is given have 32 bits: `scale` and `cap` are rounded to them for arrays of
+fp64, too.
 """
 import cuda.tile as ct
 import tessera

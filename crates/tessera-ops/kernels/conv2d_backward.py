@@ -94,13 +94,14 @@ def add_parts(parts, dweight, LAST: ct.Constant[bool], OUT: ct.Constant[int], AC
 
 
 @tessera.kernel
-def bias_of_image(dy, sums, P: ct.Constant[int], tiles_q: int, tiles_o: int, ACC: ct.Constant, TQ: ct.Constant[int],
-                  TC: ct.Constant[int]):
-    """Sums of dy over an image's pixels."""
+def bias_of_part(dy, sums, ROUNDS: ct.Constant[int], P: ct.Constant[int], tiles_q: int, tiles_o: int, ACC: ct.Constant,
+                 TQ: ct.Constant[int], TC: ct.Constant[int]):
+    """Sums of dy over ROUNDS pieces of its lines. Those behind the last image have zeros."""
     g, o = ct.bid(1) // tiles_o, ct.bid(1) % tiles_o
     total = ct.zeros((TQ, TC), ACC)
-    for k in range(P * tiles_q):
-        part = ct.load(dy, (ct.bid(0), k // tiles_q, k % tiles_q, g, o), (1, 1, TQ, 1, TC), padding_mode=ZERO)
+    for k in range(ROUNDS):
+        at = ct.bid(0) * ROUNDS + k
+        part = ct.load(dy, (at // tiles_q // P, at // tiles_q % P, at % tiles_q, g, o), (1, 1, TQ, 1, TC), padding_mode=ZERO)
         total = total + part.astype(ACC).reshape((TQ, TC))
     ct.store(sums, (ct.bid(0), g, o), ct.sum(total, axis=0).reshape((1, 1, TC)))
 
@@ -109,6 +110,6 @@ def bias_of_image(dy, sums, P: ct.Constant[int], tiles_q: int, tiles_o: int, ACC
 def bias_of_all(sums, dbias, tiles_o: int, ACC: ct.Constant, TC: ct.Constant[int]):
     g, o = ct.bid(0) // tiles_o, ct.bid(0) % tiles_o
     total = ct.zeros((1, TC), ACC)
-    for n in range(sums.shape[0]):
-        total = total + ct.load(sums, (n, g, o), (1, 1, TC)).reshape((1, TC))
+    for part in range(sums.shape[0]):
+        total = total + ct.load(sums, (part, g, o), (1, 1, TC)).reshape((1, TC))
     ct.store(dbias, (g, o), total.astype(dbias.dtype))

@@ -22,11 +22,13 @@ def gate(logits, weights, ids, ROWS: ct.Constant[int], BINS: ct.Constant[int], K
     total = ct.sum(ct.exp(v - largest), axis=1, keepdims=True)
     chosen = ct.full((ROWS, SLOTS), NOTHING, ACC)
     found = ct.zeros((ROWS, SLOTS), ct.int32)
+    # A logit may be no more than NOTHING: what is taken is told by its number.
+    free = ct.full((ROWS, BINS), True, ct.bool_)
     for n in range(K):
-        best = ct.max(v, axis=1, keepdims=True)
-        at = ct.min(ct.where(v == best, expert, BINS), axis=1, keepdims=True)
+        best = ct.max(ct.where(free, v, NOTHING), axis=1, keepdims=True)
+        at = ct.min(ct.where(free & (v == best), expert, BINS), axis=1, keepdims=True)
         chosen, found = ct.where(slot == n, best, chosen), ct.where(slot == n, at, found)
-        v = ct.where(expert == at, NOTHING, v)
+        free = free & (expert != at)
     weight = ct.exp(chosen - largest)
     if RENORMALISED:
         total = ct.sum(weight, axis=1, keepdims=True)

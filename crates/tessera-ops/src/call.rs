@@ -283,7 +283,9 @@ impl Operator {
                 problem = problem.with_number(own, *value);
             }
         }
-        signature.follows.iter().try_for_each(|(axis, extent)| sizes.follow(axis, extent(&problem)))?;
+        for (axis, extent) in signature.follows {
+            sizes.follow(axis, extent(&problem).map_err(PlanError::from)?)?;
+        }
         let device = one.device();
         let wanted = signature.outputs.first().and_then(|output| find(*output)).map(Tensor::dtype);
         let policy = match policy {

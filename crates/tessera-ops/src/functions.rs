@@ -20,7 +20,7 @@ mod rows;
 mod sparse;
 
 use tessera_runtime::Tensor;
-use tessera_types::Policy;
+use tessera_types::{DType, Policy};
 
 use crate::call::{Call, CallError};
 use crate::operator::Operator;
@@ -71,6 +71,11 @@ pub(crate) fn run(
 ) -> Result<Tensor, CallError> {
     let [result] = all(operator, variant, tensors, scalars)?;
     Ok(result)
+}
+
+/// A new array where another one lies.
+fn new(name: &'static str, dtype: DType, shape: &[usize], beside: &Tensor) -> Result<Tensor, CallError> {
+    Tensor::zeros_on(dtype, shape, &beside.device()).map_err(|error| CallError::Memory { name, error })
 }
 
 /// Softmax over the last axis: `x[..., keys]` gives an array of its shape and type.

@@ -31,13 +31,13 @@ pub const OPERATORS: &[&Operator] = &[
     &set::embedding::EMBEDDING,
     &set::embedding::EMBEDDING_BACKWARD,
     &set::embedding::KV_APPEND,
-    &set::moe::MOE_GATE,
-    &set::moe::MOE_GATE_BACKWARD,
+    &set::moe_gate::MOE_GATE,
+    &set::moe_gate::MOE_GATE_BACKWARD,
     &set::moe::MOE_SORT,
-    &set::moe::MOE_PERMUTE,
-    &set::moe::MOE_PERMUTE_BACKWARD,
-    &set::moe::MOE_COMBINE,
-    &set::moe::MOE_COMBINE_BACKWARD,
+    &set::moe_rows::MOE_PERMUTE,
+    &set::moe_rows::MOE_PERMUTE_BACKWARD,
+    &set::moe_rows::MOE_COMBINE,
+    &set::moe_rows::MOE_COMBINE_BACKWARD,
     &set::channel_norm::GROUP_NORM,
     &set::channel_norm::GROUP_NORM_BACKWARD,
     &set::channel_norm::BATCH_NORM,
@@ -237,7 +237,7 @@ impl Operator {
         if policy.parts().is_some() && !taken().any(|own| own.parts() == policy.parts()) {
             return Err(Unsupported(format!("{} takes no factors apart, as `{policy}` says", self.name)));
         }
-        self.whole((self.plan)(problem, policy, machine)?, policy)
+        self.whole((self.plan)(problem, policy, machine)?, policy, machine)
     }
 
     /// The ways to cut a problem into blocks, the one of [`Operator::plan`] first, the others by what they should take; none where there is but
@@ -255,7 +255,7 @@ impl Operator {
     /// As for [`Operator::plan`], and where that is no way of this operator's.
     pub fn plan_in(&self, problem: &Problem, policy: Policy, machine: Machine, way: &Way) -> Result<Plan, Unsupported> {
         let Some(ways) = &self.ways else { return Err(Unsupported(format!("{} is cut in one way alone", self.name))) };
-        self.whole((ways.plan)(problem, policy, machine, way)?, policy)
+        self.whole((ways.plan)(problem, policy, machine, way)?, policy, machine)
     }
 
     /// The operator whose gradient this one is.
@@ -274,11 +274,13 @@ impl Operator {
     /// # Errors
     /// As for [`Operator::plan`], and what the rung's kernels do not do.
     pub fn plan_on(&self, rung: &Rung, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
-        self.whole((rung.plan)(problem, policy, machine)?, policy)
+        self.whole((rung.plan)(problem, policy, machine)?, policy, machine)
     }
 
-    /// The plan, where its results are of the type that is asked for.
-    fn whole(&self, mut plan: Plan, policy: Policy) -> Result<Plan, Unsupported> {
+    /// The plan, where its results are of the type that is asked for, and the machine has room for its blocks.
+    fn whole(&self, mut plan: Plan, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+        /// Of a GPU, along the second and the third axis of a grid.
+        const MOST_BLOCKS: u32 = 65535;
         if let Some(result) = policy.result() {
             let other = plan.outputs.iter().map(|output| plan.tensors[output.tensor].dtype).find(|dtype| *dtype != result);
             if let Some(other) = other {
@@ -290,6 +292,11 @@ impl Operator {
         plan.launches.retain(|launch| launch.grid.iter().all(|&blocks| blocks > 0));
         if plan.tensors.iter().all(|tensor| tensor.role == Role::Input || tensor.is_empty()) {
             plan.launches.clear();
+        }
+        let too_many = plan.launches.iter().find(|launch| launch.grid[1].max(launch.grid[2]) > MOST_BLOCKS);
+        if let (Machine::Gpu(_), Some(LaunchSpec { kernel, grid, .. })) = (machine, too_many) {
+            let blocks = grid[1].max(grid[2]);
+            return Err(Unsupported(format!("`{kernel}` would have {blocks} blocks along an axis, and a GPU has {MOST_BLOCKS}")));
         }
         Ok(plan)
     }

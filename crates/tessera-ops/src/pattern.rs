@@ -8,6 +8,8 @@
 //!
 //! Columns of a row rise, and none comes twice. All follows from the sizes: arrays of one problem fit each other without knowing each other.
 
+use tessera_runtime::RandomStream;
+
 /// How elements are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
@@ -23,12 +25,13 @@ impl Spread {
     /// Names of all, in variants.
     pub(crate) const NAMES: [&'static str; 3] = ["uniform", "banded", "power_law"];
 
-    /// The spread of a name; uniform where it is no other's.
-    pub(crate) fn of(name: &str) -> Spread {
+    /// The spread of a name; uniform where there is none.
+    pub(crate) fn of(name: &str) -> Option<Spread> {
         match name {
-            "banded" => Spread::Banded,
-            "power_law" => Spread::PowerLaw,
-            _ => Spread::Uniform,
+            "" | "uniform" => Some(Spread::Uniform),
+            "banded" => Some(Spread::Banded),
+            "power_law" => Some(Spread::PowerLaw),
+            _ => None,
         }
     }
 }
@@ -46,34 +49,26 @@ pub struct Pattern {
     pub spread: Spread,
 }
 
-/// 64 bits for a number: every bit of it reaches every bit of them.
-fn mixed(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+/// The numbers that all patterns are made of.
+fn stream() -> RandomStream {
+    RandomStream::new(0)
 }
 
 /// Words that say where two of each four neighbours stand, for problems that nobody gives arrays for: each pair of places is drawn of the six
 /// that there are.
 pub fn places_of_fours(words: usize) -> Vec<i32> {
     const PAIRS: [u32; 6] = [0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b1110];
-    let pair = |word: usize, four: usize| PAIRS[(mixed((8 * word + four) as u64) % 6) as usize] << (4 * four);
+    let pair = |word: usize, four: usize| PAIRS[(stream().word((8 * word + four) as u64) % 6) as usize] << (4 * four);
     (0..words).map(|word| (0..8).fold(0, |bits, four| bits | pair(word, four)) as i32).collect()
-}
-
-/// A number from 0 to 1 for a number.
-fn unit(number: u64) -> f64 {
-    (mixed(number) >> 11) as f64 * 0.5f64.powi(53)
 }
 
 impl Pattern {
     /// Elements of each row.
     fn counts(&self) -> Vec<usize> {
         let weight = |row: usize| match self.spread {
-            Spread::Uniform => 0.5 + unit(row as u64),
+            Spread::Uniform => 0.5 + stream().uniform(row as u64),
             Spread::Banded => 1.0,
-            Spread::PowerLaw => 1.0 / unit(row as u64).max(0.5 / self.rows as f64),
+            Spread::PowerLaw => 1.0 / stream().uniform(row as u64).max(0.5 / self.rows as f64),
         };
         let total: f64 = (0..self.rows).map(weight).sum();
         let share = |row| (self.elements as f64 * weight(row) / total) as usize;
@@ -114,7 +109,7 @@ impl Pattern {
             let first = if width == self.columns { 0 } else { middle.saturating_sub(width / 2).min(self.columns - width) };
             columns.extend((0..count).map(|at| {
                 let [low, high] = [at, at + 1].map(|at| at * width / count);
-                let number = mixed(columns_seed(row, at));
+                let number = stream().word((row as u64) << 32 | at as u64);
                 (first + low + (number % (high - low) as u64) as usize) as i32
             }));
         }
@@ -128,17 +123,13 @@ impl Pattern {
     }
 }
 
-fn columns_seed(row: usize, at: usize) -> u64 {
-    (row as u64) << 32 | at as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn rows_have_their_elements_in_columns_that_rise() {
-        for spread in Spread::NAMES.map(Spread::of) {
+        for spread in Spread::NAMES.map(|name| Spread::of(name).expect("a name")) {
             for (rows, columns, elements) in
                 [(1, 1, 0), (1, 1, 1), (7, 5, 35), (100, 30, 1000), (1000, 4000, 20_000), (9, 100, 3)]
             {

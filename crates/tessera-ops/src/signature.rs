@@ -70,7 +70,7 @@ pub struct Signature {
 }
 
 /// An axis and its extent in a problem.
-pub(crate) type Follows = (&'static str, fn(&Problem) -> u64);
+pub(crate) type Follows = (&'static str, fn(&Problem) -> Result<u64, Unsupported>);
 
 impl Signature {
     /// Without numbers.
@@ -94,8 +94,12 @@ impl Signature {
     }
 
     /// The extent of an axis that follows from the problem.
-    pub fn following(&self, axis: &str, problem: &Problem) -> Option<usize> {
-        self.follows.iter().find(|(own, _)| *own == axis).map(|(_, extent)| extent(problem) as usize)
+    ///
+    /// # Errors
+    /// Where nothing follows, as behind a window that has no place in an image.
+    pub fn following(&self, axis: &str, problem: &Problem) -> Result<Option<usize>, Unsupported> {
+        let own = self.follows.iter().find(|(own, _)| *own == axis);
+        own.map(|(_, extent)| extent(problem).map(|extent| extent as usize)).transpose()
     }
 
     /// With axes whose extents follow from the problem.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tessera_ops::{Machine, OPERATORS, Problem, Role, TensorSpec};
-use tessera_types::Policy;
+use tessera_types::{Arch, Policy};
 
 #[test]
 fn operators_have_names_of_their_own() {
@@ -49,15 +49,16 @@ fn the_quick_subset_has_each_operator_and_precision() {
 
 #[test]
 fn every_case_has_a_plan_with_work() {
+    let machines = [Machine::Cpu, Machine::Gpu(Arch::Sm80), Machine::Gpu(Arch::Sm90a)];
     for op in OPERATORS {
         let policies: Vec<Policy> = op.precisions.iter().map(|text| text.parse().expect("a policy of the grammar")).collect();
         let cases =
             (op.suite)().into_iter().chain((op.further_suite)()).chain((op.edges)()).chain((op.quick)().into_iter().map(|q| q.0));
         for problem in cases {
-            for policy in &policies {
+            for (policy, machine) in policies.iter().flat_map(|policy| machines.map(|machine| (policy, machine))) {
                 let plan = op
-                    .plan(&problem, *policy, Machine::Cpu)
-                    .unwrap_or_else(|why| panic!("{} {problem} {policy}: {why}", op.name));
+                    .plan(&problem, *policy, machine)
+                    .unwrap_or_else(|why| panic!("{} {problem} {policy} {machine:?}: {why}", op.name));
                 let is_read = |tensor: &TensorSpec| matches!(tensor.role, Role::Input | Role::InOut) && !tensor.is_empty();
                 let reads = plan.tensors.iter().any(is_read);
                 // Of no elements there may be no work.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tessera_driver::{DriverError, Stream};
+use tessera_driver::{DriverError, Stream, StreamHandle};
 use tessera_ir::Assertion;
 use tessera_launch::{DeviceKernel, Flat, Interface, LaunchGrid, Timeline};
 
@@ -131,6 +131,16 @@ impl DeviceLaunch {
     /// Queues it on another stream of the same context. What else uses its memory is the caller's to order.
     pub fn enqueue_on(&self, stream: &Stream) -> Result<(), DriverError> {
         self.packed.enqueue_on(stream.handle()).inspect(|()| self.was_queued())
+    }
+
+    /// The same on a stream that is somebody else's.
+    pub fn enqueue_in(&self, stream: StreamHandle) -> Result<(), DriverError> {
+        self.packed.enqueue_on(stream).inspect(|()| self.was_queued())
+    }
+
+    /// Whether it has memory of its own, which is made and freed in the order of the device's stream.
+    pub fn owns_memory(&self) -> bool {
+        self.packed.owns_memory()
     }
 
     /// Queues it and waits until everything on the device's stream is done.

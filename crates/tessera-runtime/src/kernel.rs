@@ -32,9 +32,10 @@ use std::sync::{Arc, Mutex};
 
 use tessera_compile::{CompileOptions, Compiled, Launch, PossiblePlan, compile_for, order_of_sums, possible_plans};
 use tessera_cpu::{Program, lockstep};
-use tessera_ir::{Const, Diagnostic, KernelImage, Level, Module, ParamKind, Span};
-use tessera_lang::ArgType;
-use tessera_launch::{DeviceKernel, Flat, Interface, LaunchGrid, Placed, Report};
+use tessera_driver::DriverError;
+use tessera_ir::{Const, Diagnostic, KernelImage, Level, Module, ParamKind, SourceMap, Span, bug};
+use tessera_lang::{ArgType, ModuleText, Modules};
+use tessera_launch::{Array, DeviceKernel, Flat, Interface, LaunchGrid, Placed, Prepared, Report};
 use tessera_lock::Key as LockKey;
 use tessera_types::Arch;
 
@@ -42,13 +43,13 @@ use crate::cache::{KernelCache, Key};
 use crate::device::{Device, DriverDevice};
 use crate::device_launch::DeviceLaunch;
 use crate::error::{DeviceError, TensorError};
-use crate::launch::{PreparedLaunch, Work};
+use crate::launch::{self, PreparedLaunch, Work};
 use crate::module_cache::module_cache;
 use crate::origin::{Origin, Refusal};
 use crate::ranks::ExchangeError;
 use crate::search_path::SearchPath;
 use crate::tensor::Tensor;
-use crate::tuned::{Config, Lock, Question, Site};
+use crate::tuned::{Config, Lock, Question, Site, Tuned};
 use crate::value::{Value, arguments};
 use crate::written::written_params;
 
@@ -157,6 +158,32 @@ pub(crate) struct Executable {
     pub(crate) interface: Interface,
 }
 
+/// What is left of a launch's arguments when they were compiled for and checked.
+struct Launchable {
+    executable: Arc<Executable>,
+    cached: bool,
+    tuned: Option<Tuned>,
+    flat: Vec<Flat<Tensor>>,
+    grid: [u32; 3],
+}
+
+/// A launch on a device for other arguments of the same form.
+#[derive(Debug)]
+pub struct Often {
+    /// The launch.
+    pub prepared: Prepared<Array>,
+    /// What was given up to make it fit the device, where it was compiled for this.
+    pub remark: Option<Report>,
+    sources: SourceMap,
+}
+
+impl Often {
+    /// Why a launch stopped with an error: an assertion, if one has left its mark.
+    pub fn stopped(&self, error: DriverError) -> KernelError {
+        launch::stopped(self.prepared.launch().failed_assertion(), &self.sources, error)
+    }
+}
+
 /// A kernel of a source file or of IR text.
 #[derive(Clone, Debug)]
 pub struct Kernel {
@@ -214,6 +241,13 @@ impl Kernel {
         }
     }
 
+    /// A kernel of a running program, which has the texts of its functions and says what their names stand for
+    /// ([`parse_live`](tessera_lang::parse_live)).
+    pub fn from_live(root: ModuleText, modules: &dyn Modules, kernel: &str) -> Result<Kernel, KernelError> {
+        let (name, text) = (root.file.clone(), root.text.clone());
+        Kernel::new(&name, &text, kernel, Origin::python(tessera_lang::parse_live(root, kernel, modules), kernel))
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -245,8 +279,57 @@ impl Kernel {
         options: &CompileOptions,
         device: &Device,
     ) -> Result<PreparedLaunch, KernelError> {
+        let Launchable { executable, cached, tuned, flat, grid } = self.launchable(args, grid.into(), options, device)?;
+        let work = match (&executable.code, device) {
+            (Code::Device(image), Device::Driver(device)) => {
+                let kernel = DeviceKernel::load(device, Arc::clone(image), module_cache())?;
+                Work::Device(Box::new(DeviceLaunch::new(kernel, &executable.interface, &flat, grid)?))
+            }
+            (Code::Cpu(_) | Code::Threads(_) | Code::Device(_), _) => Work::Cpu(flat),
+        };
+        Ok(PreparedLaunch::new(executable, work, grid, (cached, tuned), self.origin.sources().clone()))
+    }
+
+    /// The same for launches on a device that are asked for again and again, with other memory and numbers.
+    pub fn prepare_often(
+        &self,
+        args: &[(&str, Value)],
+        grid: LaunchGrid,
+        options: &CompileOptions,
+        device: &DriverDevice,
+    ) -> Result<Often, KernelError> {
+        let Launchable { executable, cached, flat, grid, .. } =
+            self.launchable(args, grid, options, &Device::Driver(device.clone()))?;
+        let Code::Device(image) = &executable.code else { bug!("a device runs device code") };
+        let kernel = DeviceKernel::load(device, Arc::clone(image), module_cache())?;
+        // By their addresses alone: what is launched often keeps nobody's memory.
+        let by_address = |tensor: &Tensor| {
+            let made = Array::new(tensor.dtype(), tensor.start(), tensor.shape(), Some(tensor.strides()));
+            made.unwrap_or_else(|why| bug!("a tensor is an array: {why}"))
+        };
+        let flat: Vec<Flat<Array>> = flat
+            .iter()
+            .map(|flat| match flat {
+                Flat::Word(word) => Flat::Word(*word),
+                Flat::Array(tensor) => Flat::Array(by_address(tensor)),
+                Flat::Table(items) => Flat::Table(items.iter().map(by_address).collect()),
+            })
+            .collect();
+        let prepared = Prepared::new(kernel, executable.interface.clone(), &flat, grid)?;
+        let remark = executable.remark.clone().filter(|_| !cached);
+        let remark = remark.map(|remark| Report { diagnostics: vec![remark], sources: self.origin.sources().clone() });
+        Ok(Often { prepared, remark, sources: self.origin.sources().clone() })
+    }
+
+    /// Compiles for the arguments and checks them.
+    fn launchable(
+        &self,
+        args: &[(&str, Value)],
+        grid: LaunchGrid,
+        options: &CompileOptions,
+        device: &Device,
+    ) -> Result<Launchable, KernelError> {
         let types = self.argument_types(args)?;
-        let grid = grid.into();
         let (options, tuned) = match &self.lock {
             Some(_) => self.tuned_options(&Question::of_launch(args, &types), options, Site::Device(device))?,
             None => (Cow::Borrowed(options), None),
@@ -257,16 +340,8 @@ impl Kernel {
             Device::Driver(device) => Some(architecture(device)?),
         };
         let (executable, cached) = self.executable(&types, &options, arch)?;
-        let interface = &executable.interface;
-        let (flat, grid) = self.checked(interface, args, grid)?;
-        let work = match (&executable.code, device) {
-            (Code::Device(image), Device::Driver(device)) => {
-                let kernel = DeviceKernel::load(device, Arc::clone(image), module_cache())?;
-                Work::Device(Box::new(DeviceLaunch::new(kernel, interface, &flat, grid)?))
-            }
-            (Code::Cpu(_) | Code::Threads(_) | Code::Device(_), _) => Work::Cpu(flat),
-        };
-        Ok(PreparedLaunch::new(executable, work, grid, (cached, tuned), self.origin.sources().clone()))
+        let (flat, grid) = self.checked(&executable.interface, args, grid)?;
+        Ok(Launchable { executable, cached, tuned, flat, grid })
     }
 
     /// The flat arguments and the blocks of a launch.

@@ -8,7 +8,7 @@ use tessera_compile::{Compiled, Stage};
 use tessera_cpu::{Allocation, Arg, RunOptions};
 use tessera_driver::DriverError;
 use tessera_ir::text::print_module;
-use tessera_ir::{Diagnostic, Func, Level, OpKind, ScheduleOp, SourceMap, Span, TileOp};
+use tessera_ir::{Assertion, Diagnostic, Func, Level, OpKind, ScheduleOp, SourceMap, Span, TileOp};
 use tessera_launch::{Flat, Interface, Report};
 use tessera_types::TimeLimit;
 
@@ -65,6 +65,15 @@ pub struct PreparedLaunch {
     cached: bool,
     tuned: Option<Tuned>,
     sources: SourceMap,
+}
+
+/// What is said of a launch that stopped with an error, and perhaps by an assertion of its kernel's.
+pub(crate) fn stopped(failed: Option<(&Assertion, [u32; 3])>, sources: &SourceMap, error: DriverError) -> KernelError {
+    let Some((assertion, block)) = failed else { return DeviceError::from(error).into() };
+    let text = if assertion.message.is_empty() { "" } else { ": " };
+    let message = format!("assertion failed{text}{}", assertion.message);
+    let diagnostics = vec![Diagnostic::error("device-assert", assertion.span, message)];
+    KernelError::Fault { report: Report { diagnostics, sources: sources.clone() }, block: Some(block), printed: String::new() }
 }
 
 /// Access to one memory for as long as a launch runs.
@@ -220,12 +229,7 @@ impl PreparedLaunch {
 
     /// Why a launch stopped: an assertion, if one has left its mark. A fault is the context's end all the same.
     fn stopped(&self, launch: &DeviceLaunch, error: DriverError) -> KernelError {
-        let Some((assertion, block)) = launch.failed_assertion() else { return DeviceError::from(error).into() };
-        let text = if assertion.message.is_empty() { "" } else { ": " };
-        let message = format!("assertion failed{text}{}", assertion.message);
-        let diagnostics = vec![Diagnostic::error("device-assert", assertion.span, message)];
-        let report = Report { diagnostics, sources: self.sources.clone() };
-        KernelError::Fault { report, block: Some(block), printed: String::new() }
+        stopped(launch.failed_assertion(), &self.sources, error)
     }
 
     /// What is said of a kernel that is left running on a device: where it may be.

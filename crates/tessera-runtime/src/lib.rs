@@ -40,7 +40,7 @@ pub use device::{Device, DeviceChoice, DeviceProperties, DriverDevice};
 pub use device_launch::DeviceLaunch;
 pub use error::{DeviceError, FileError, FormatError, TensorError};
 pub use exit::exit_at_once;
-pub use kernel::{Kernel, KernelError};
+pub use kernel::{Kernel, KernelError, Often};
 pub use knobs::{DeviceName, KnobError, KnobRow, Knobs};
 pub use launch::{LaunchOptions, PreparedLaunch, Ran};
 pub use memory::HOST_ALIGN;
@@ -58,6 +58,6 @@ pub use tessera_compile::{Choices, CompileOptions, OptLevel, PossiblePlan, Shari
 pub use tessera_cuda::captured;
 pub use tessera_launch::{
     Argument, Array, CodeOrigin, Constant, DeviceKernel, Interface, KernelResources, LaunchGrid, ModuleCache,
-    ModuleCacheCounters, PoolCounters, Prepared, ProfilerRange, Report, Span, Timeline,
+    ModuleCacheCounters, Placed, PoolCounters, Prepared, ProfilerRange, Report, Span, Timeline,
 };
 pub use tessera_lock as lock;

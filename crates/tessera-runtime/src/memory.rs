@@ -13,7 +13,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
-use tessera_driver::DeviceBuffer;
+use tessera_driver::{DeviceBuffer, DevicePtr};
 use tessera_launch::Pooled;
 
 use crate::device::DriverDevice;
@@ -85,6 +85,13 @@ enum Place {
     Host(HostBytes),
     Foreign(ForeignBytes),
     Device(DriverDevice, Pooled),
+    ForeignDevice(DriverDevice, ForeignBuffer),
+}
+
+/// A device's memory that somebody else owns, kept alive by `owner`.
+pub(crate) struct ForeignBuffer {
+    buffer: DeviceBuffer,
+    _owner: Box<dyn Any + Send + Sync>,
 }
 
 /// One piece of memory with its borrow state.
@@ -107,6 +114,7 @@ impl fmt::Debug for Memory {
             Place::Host(_) => "host",
             Place::Foreign(_) => "foreign",
             Place::Device(..) => "device",
+            Place::ForeignDevice(..) => "foreign, device",
         };
         write!(f, "{} bytes ({place})", self.bytes())
     }
@@ -140,12 +148,24 @@ impl Memory {
         Memory::new(Place::Foreign(ForeignBytes { base, bytes, _owner: owner }))
     }
 
+    /// Somebody else's memory on a device.
+    pub(crate) fn foreign_on(
+        device: &DriverDevice,
+        address: DevicePtr,
+        bytes: usize,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Memory {
+        let buffer = device.context().foreign_buffer(address, bytes as u64);
+        Memory::new(Place::ForeignDevice(device.clone(), ForeignBuffer { buffer, _owner: owner }))
+    }
+
     /// Its size.
     pub(crate) fn bytes(&self) -> usize {
         match &self.place {
             Place::Host(host) => host.bytes,
             Place::Foreign(foreign) => foreign.bytes,
             Place::Device(_, buffer) => buffer.bytes() as usize,
+            Place::ForeignDevice(_, foreign) => foreign.buffer.bytes() as usize,
         }
     }
 
@@ -155,6 +175,7 @@ impl Memory {
             Place::Host(host) => host.base.as_ptr() as u64,
             Place::Foreign(foreign) => foreign.base.as_ptr() as u64,
             Place::Device(_, buffer) => buffer.pointer().0,
+            Place::ForeignDevice(_, foreign) => foreign.buffer.pointer().0,
         }
     }
 
@@ -162,6 +183,7 @@ impl Memory {
     pub(crate) fn device(&self) -> Option<(&DriverDevice, &DeviceBuffer)> {
         match &self.place {
             Place::Device(device, buffer) => Some((device, buffer)),
+            Place::ForeignDevice(device, foreign) => Some((device, &foreign.buffer)),
             Place::Host(_) | Place::Foreign(_) => None,
         }
     }
@@ -170,7 +192,9 @@ impl Memory {
         match &self.place {
             Place::Host(host) => Ok(host.base.as_ptr()),
             Place::Foreign(foreign) => Ok(foreign.base.as_ptr()),
-            Place::Device(device, _) => Err(TensorError::OnDevice { device: device.name().to_owned() }),
+            Place::Device(device, _) | Place::ForeignDevice(device, _) => {
+                Err(TensorError::OnDevice { device: device.name().to_owned() })
+            }
         }
     }
 

@@ -60,7 +60,7 @@ impl SearchPath {
 
     fn read(&self, path: &Path) -> Result<ModuleText, String> {
         match std::fs::read(path) {
-            Ok(bytes) => Ok(ModuleText { name: self.name(path), text: String::from_utf8_lossy(&bytes).into_owned() }),
+            Ok(bytes) => Ok(ModuleText::of_file(self.name(path), String::from_utf8_lossy(&bytes))),
             Err(error) => Err(format!("`{}` ({error})", path.display())),
         }
     }
@@ -101,7 +101,7 @@ impl Modules for SearchPath {
         }
         // A package without a file of its own.
         match folder {
-            Some(folder) => Ok(ModuleText { name: self.name(&folder), text: String::new() }),
+            Some(folder) => Ok(ModuleText::of_file(self.name(&folder), "")),
             None => Err(looked),
         }
     }

@@ -28,7 +28,7 @@ use tessera_driver::{DevicePtr, SharedHandle};
 use tessera_launch::Placed;
 use tessera_types::DType;
 
-use crate::device::Device;
+use crate::device::{Device, DriverDevice};
 use crate::error::TensorError;
 use crate::layout::{Layout, Views, copy_elements, row_major, storage_bits, storage_bytes};
 use crate::memory::{Memory, Reader, Writer};
@@ -77,6 +77,17 @@ impl Placed for Tensor {
     fn base(&self) -> u64 {
         self.memory.address()
     }
+}
+
+/// How elements lie in somebody else's memory, and how many bytes that takes.
+fn foreign_layout(dtype: DType, shape: &[usize], strides: &[usize]) -> Result<(Layout, usize), TensorError> {
+    let layout = Layout { shape: shape.to_vec(), strides: strides.to_vec(), offset: 0 };
+    if shape.len() != strides.len() {
+        return Err(layout.view_error(format!("strides {strides:?}")));
+    }
+    let too_large = || TensorError::TooLarge { shape: shape.to_vec(), dtype };
+    let bytes = layout.span().and_then(|span| storage_bytes(dtype, span.end)).ok_or_else(too_large)?;
+    Ok((layout, bytes))
 }
 
 impl Tensor {
@@ -136,15 +147,27 @@ impl Tensor {
         strides: &[usize],
         owner: Box<dyn Any + Send + Sync>,
     ) -> Result<Tensor, TensorError> {
-        let layout = Layout { shape: shape.to_vec(), strides: strides.to_vec(), offset: 0 };
-        if shape.len() != strides.len() {
-            return Err(layout.view_error(format!("strides {strides:?}")));
-        }
-        let too_large = || TensorError::TooLarge { shape: shape.to_vec(), dtype };
-        let bytes = layout.span().and_then(|span| storage_bytes(dtype, span.end)).ok_or_else(too_large)?;
+        let (layout, bytes) = foreign_layout(dtype, shape, strides)?;
         // SAFETY: the caller's promise.
         let memory = unsafe { Memory::foreign(base, bytes, owner) };
         Ok(Tensor { memory: Arc::new(memory), dtype, layout })
+    }
+
+    /// A view of memory on a device that somebody else owns. Work on it goes through the device's own stream, or through that which a launch is
+    /// queued on; what else uses the memory is the caller's to order.
+    ///
+    /// # Safety
+    /// Every element of the view lies in one allocation of the device that stays while `owner` lives.
+    pub unsafe fn from_foreign_on(
+        device: &DriverDevice,
+        address: DevicePtr,
+        dtype: DType,
+        shape: &[usize],
+        strides: &[usize],
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Result<Tensor, TensorError> {
+        let (layout, bytes) = foreign_layout(dtype, shape, strides)?;
+        Ok(Tensor { memory: Arc::new(Memory::foreign_on(device, address, bytes, owner)), dtype, layout })
     }
 
     /// Element type.

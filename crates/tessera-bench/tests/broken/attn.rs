@@ -204,9 +204,9 @@ pub(super) const CASES: &[Case] = &[
         mutants: &[
             edit(
                 "of equal ones the last is taken",
-                &[("ct.min(ct.where(v == best, expert, BINS)", "ct.max(ct.where(v == best, expert, -1)")],
+                &[("ct.min(ct.where(free & (v == best), expert, BINS)", "ct.max(ct.where(free & (v == best), expert, -1)")],
             ),
-            edit("an expert is taken twice", &[("v = ct.where(expert == at, NOTHING, v)", "v = v")]),
+            edit("an expert is taken twice", &[("free = free & (expert != at)", "free = free")]),
             edit("weights are those of all", &[("total = ct.sum(weight, axis=1, keepdims=True)", "total = total")]),
             relaunch("the last tokens are not written", one_block_short),
         ],

@@ -99,7 +99,7 @@ pub(super) const CASES: &[Case] = &[
             edit("phases of columns are lost", &[("row % STRIDE * STRIDE + columns % STRIDE", "row % STRIDE * STRIDE")]),
             edit("x is not moved by the tap", &[("i * TP + h // STRIDE, j * TQ", "i * TP, j * TQ")]),
             edit("parts but the first are lost", &[("first = (phase_h * PHASES_W + phase_w) * N", "first = 0")]),
-            edit("the bias of one image", &[("range(sums.shape[0])", "range(1)")]),
+            edit("the bias of one part", &[("range(sums.shape[0])", "range(1)")]),
         ],
     },
     Case {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tessera::bench::device::{DeviceLibrary, DeviceOptions, Supervisor, Timing, supervise};
@@ -25,6 +25,7 @@ use crate::command::progress::Telling;
 use crate::command::sizes::{refuse_untimed, selection};
 use crate::command::subjects::{is_kernel, kernels, suite};
 use crate::failure::{Failure, Outcome, read_text};
+use crate::invocation::given;
 
 /// From which inputs are derived.
 const SEED: u64 = 1;
@@ -145,14 +146,13 @@ fn further_processes(
 
 /// Runs the same command in a child that a fault or a hang may end, and gives what the results file says at last.
 fn watched((path, supervisor): (&Path, Supervisor), resume: bool, process: Option<usize>) -> Result<EndRecord, Failure> {
-    let program = std::env::current_exe().map_err(Failure::environment)?;
     if !resume {
         // A file of an earlier run must not be taken for one of ours.
         let _ = std::fs::remove_file(path);
     }
     let mut child = |resume: bool| {
-        let mut command = Command::new(&program);
-        let mut given = std::env::args().skip(1);
+        let mut command = given().again();
+        let mut given = given().texts();
         while let Some(argument) = given.next() {
             if argument == "--out" || argument == "--resume" {
                 given.next();
@@ -242,7 +242,7 @@ fn measure(
         time_limit: time_limit(arguments)?,
         memory_limit: None,
         device: device.to_string(),
-        argv: std::env::args().collect(),
+        argv: std::iter::once("tessera".to_owned()).chain(given().texts()).collect(),
         knobs,
         now: now.as_secs(),
     };

@@ -11,6 +11,7 @@ use tessera::bench::{Exit, Monotonic, report::duel_markdown};
 
 use crate::arguments::Compare;
 use crate::failure::{Failure, Outcome};
+use crate::invocation::given;
 
 pub(crate) fn duel(arguments: &Compare) -> Outcome {
     let options = options(arguments)?;
@@ -97,13 +98,13 @@ fn configurations(texts: &[String]) -> Result<[Option<&str>; 2], Failure> {
 /// The processes of a side: this program or another one, asked to serve.
 fn side(letter: &str, word: &str, config: Option<&str>, arguments: &Compare) -> Result<ProcessSide, Failure> {
     let asked = &arguments.duel;
-    let own = std::env::current_exe().map_err(Failure::environment)?;
     let is_kernel = word.contains("::");
-    let program = match word {
-        _ if is_kernel => own,
-        "self" => own,
-        path if Path::new(path).is_file() => std::path::absolute(path).map_err(Failure::environment)?,
-        name => name.into(),
+    // This program, unless another one is named.
+    let other = match word {
+        _ if is_kernel => None,
+        "self" => None,
+        path if Path::new(path).is_file() => Some(std::path::absolute(path).map_err(Failure::environment)?),
+        name => Some(name.into()),
     };
     let mut words: Vec<String> = vec!["bench".into()];
     words.extend(is_kernel.then(|| word.to_string()));
@@ -121,7 +122,7 @@ fn side(letter: &str, word: &str, config: Option<&str>, arguments: &Compare) -> 
         _ => format!("{letter} ({word})"),
     };
     Ok(ProcessSide::new(name, move || {
-        let mut command = Command::new(&program);
+        let mut command = other.as_ref().map_or_else(|| given().again(), Command::new);
         command.args(&words);
         command
     }))

@@ -11,6 +11,7 @@ use tessera::runtime::{Kernel, Lock, Tuned};
 use crate::arguments::Locking;
 use crate::command::launch::kernel_failure;
 use crate::failure::Failure;
+use crate::invocation::given;
 
 /// The lockfile where nobody names one.
 const DEFAULT: &str = "tessera.lock";
@@ -62,14 +63,14 @@ pub(crate) fn tuned_json(tuned: &Tuned) -> Json {
 
 /// What is said where a frozen lockfile has no choice.
 pub(crate) fn untuned(lock: &str, key: &Key) -> Failure {
-    let how = match std::env::args().nth(1).as_deref() {
+    let how = match given().texts().next().as_deref() {
         // These name types, and nothing that could be measured.
         Some("compile" | "bundle") => "`tessera tune` with arrays of these sizes, on a device of that target,".to_string(),
         // An operator is tuned for sizes and a precision, which its arrays say here.
-        Some("run") if std::env::args().nth(2).is_some_and(|subject| find(&subject).is_some()) => {
+        Some("run") if given().texts().nth(1).is_some_and(|subject| find(&subject).is_some()) => {
             "`tessera tune` of the operator with `--sizes` and `--precision` like these arrays, on this device,".to_string()
         }
-        _ => format!("`{}`", tune_command(std::env::args().skip(1), Path::new(lock))),
+        _ => format!("`{}`", tune_command(given().texts(), Path::new(lock))),
     };
     let help = format!("{how} makes one; without `--frozen` the compiler chooses");
     let looked = format!("looked for: ir {}, shape {}, device {}, toolchain {}", key.ir, key.shape, key.device, key.toolchain);

@@ -3,7 +3,7 @@
 use tessera_runtime::{Tensor, TensorError};
 use tessera_types::DType;
 
-use super::{Mask, all, run};
+use super::{Mask, all, new, run};
 use crate::call::CallError;
 use crate::set;
 use crate::signature::Operand;
@@ -86,9 +86,9 @@ pub struct Pages<'a> {
 /// What scores of [`attention_decode`] are beside products.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scores<'a> {
-    /// So many last keys are seen.
+    /// So many last keys are seen, one at least.
     pub window: Option<u32>,
-    /// They are `cap * tanh(score / cap)`.
+    /// They are `cap * tanh(score / cap)`, for a cap of more than 0.
     pub cap: Option<f64>,
     /// They have `slopes[head]` for each key that lies between, `[heads]` of `f32`.
     pub slopes: Option<&'a Tensor>,
@@ -118,6 +118,14 @@ pub fn attention_decode(q: &Tensor, pages: &Pages<'_>, scores: &Scores<'_>) -> R
         ("lengths", pages.lengths),
     ];
     tensors.extend(scores.slopes.map(|slopes| ("slopes", slopes)));
+    // The operator takes 0 for no window, and for no cap.
+    let refused = |name: &str, why: &str| CallError::Scalar { name: name.into(), value: 0.0, why: why.into() };
+    if scores.window == Some(0) {
+        return Err(refused("window", "a query sees its own key at least; `None` is for all keys"));
+    }
+    if scores.cap == Some(0.0) {
+        return Err(refused("cap", "scores are capped at more than 0; `None` is for scores as they are"));
+    }
     let mut numbers = Vec::new();
     numbers.extend(scores.window.map(|window| ("window", f64::from(window))));
     numbers.extend(scores.cap.map(|cap| ("softcap", cap)));
@@ -202,7 +210,7 @@ pub fn moe_gate(logits: &Tensor, k: usize, normalised: Normalised) -> Result<[Te
         Normalised::OverAll => "",
         Normalised::OverChosen => "renormalised",
     };
-    all(&set::moe::MOE_GATE, variant, &[("logits", logits), ("weights", &weights), ("ids", &ids)], &[])
+    all(&set::moe_gate::MOE_GATE, variant, &[("logits", logits), ("weights", &weights), ("ids", &ids)], &[])
 }
 
 /// Where each of `experts` begins when the slots of `ids[..., k]` are sorted by expert, `offsets[experts + 1]`, and the place of each slot: what
@@ -232,7 +240,7 @@ pub fn moe_sort(ids: &Tensor, experts: usize) -> Result<[Tensor; 2], CallError> 
 pub fn moe_permute(x: &Tensor, place: &Tensor) -> Result<Tensor, CallError> {
     let slots = place.shape().iter().product();
     let y = new("y", x.dtype(), &[slots, last_axis("x", "tokens dim", x)?], x)?;
-    run(&set::moe::MOE_PERMUTE, "", &[("x", x), ("place", place), ("y", &y)], &[])
+    run(&set::moe_rows::MOE_PERMUTE, "", &[("x", x), ("place", place), ("y", &y)], &[])
 }
 
 /// Weighted sums over each token's slots of the rows at their places: `y[tokens * k, dim]` with `weights[tokens, k]`, of `f32` (`f64` beside `f64`),
@@ -247,16 +255,11 @@ pub fn moe_permute(x: &Tensor, place: &Tensor) -> Result<Tensor, CallError> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn moe_combine(y: &Tensor, place: &Tensor, weights: &Tensor) -> Result<Tensor, CallError> {
-    run(&set::moe::MOE_COMBINE, "", &[("y", y), ("place", place), ("weights", weights)], &[])
+    run(&set::moe_rows::MOE_COMBINE, "", &[("y", y), ("place", place), ("weights", weights)], &[])
 }
 
 /// The extent of an array's last axis; one without axes is refused as the call would refuse it.
 fn last_axis(name: &'static str, axes: &'static str, tensor: &Tensor) -> Result<usize, CallError> {
     let refused = || CallError::Rank { operand: Operand(name, axes), shape: tensor.shape().to_vec() };
     tensor.shape().last().copied().ok_or_else(refused)
-}
-
-/// A new array where another one lies.
-fn new(name: &'static str, dtype: DType, shape: &[usize], beside: &Tensor) -> Result<Tensor, CallError> {
-    Tensor::zeros_on(dtype, shape, &beside.device()).map_err(|error| CallError::Memory { name, error })
 }

@@ -73,7 +73,7 @@ pub fn conv2d(
     run(&set::conv2d::CONV2D, channels.variant(bias.is_some()), &tensors, &window.scalars())
 }
 
-/// The gradients of [`conv2d`] by `x` and by `weight`, from the cotangent `dy` of its result.
+/// The gradients of [`conv2d`] by `x` and by `weight`, from the cotangent `dy` of its result; [`conv2d_bias_backward`] gives that of its bias, too.
 ///
 /// ```
 /// use tessera_ops::{Channels, Window, conv2d_backward};
@@ -95,4 +95,28 @@ pub fn conv2d_backward(
 ) -> Result<[Tensor; 2], CallError> {
     let tensors = [("x", x), ("weight", weight), ("dy", dy)];
     all(&set::conv2d_backward::CONV2D_BACKWARD, channels.variant(false), &tensors, &window.scalars())
+}
+
+/// The gradients of [`conv2d`] by `x`, by `weight` and by its bias, `[o]`.
+///
+/// ```
+/// use tessera_ops::{Channels, Window, conv2d_bias_backward};
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (x, weight) = (Tensor::ones(DType::F32, &[2, 2, 5, 5])?, Tensor::ones(DType::F32, &[3, 2, 3, 3])?);
+/// let dy = Tensor::ones(DType::F32, &[2, 3, 3, 3])?;
+/// let [dx, dweight, dbias] = conv2d_bias_backward(&x, &weight, &dy, Channels::First, Window::default())?;
+/// assert_eq!((dx.shape(), dweight.shape()), (x.shape(), weight.shape()));
+/// assert_eq!(dbias.to_f64()?, [18.0; 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn conv2d_bias_backward(
+    x: &Tensor,
+    weight: &Tensor,
+    dy: &Tensor,
+    channels: Channels,
+    window: Window,
+) -> Result<[Tensor; 3], CallError> {
+    let tensors = [("x", x), ("weight", weight), ("dy", dy)];
+    all(&set::conv2d_backward::CONV2D_BACKWARD, channels.variant(true), &tensors, &window.scalars())
 }

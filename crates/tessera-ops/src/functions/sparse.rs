@@ -3,13 +3,9 @@
 use tessera_runtime::Tensor;
 use tessera_types::DType;
 
-use super::{all, run};
+use super::{all, new, run};
 use crate::call::CallError;
 use crate::set;
-
-fn made(name: &'static str, dtype: DType, shape: &[usize], like: &Tensor) -> Result<Tensor, CallError> {
-    Tensor::zeros_on(dtype, shape, &like.device()).map_err(|error| CallError::Memory { name, error })
-}
 
 /// Sums of all elements up to each one, itself included, in the order in which they lie: an array of the shape and type of `x`. Floats of 16 bits are
 /// added up in 32; integers of 32 bits wrap.
@@ -101,7 +97,7 @@ pub fn sort_with_values(x: &Tensor, v: &Tensor) -> Result<[Tensor; 2], CallError
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn spmv(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, x: &Tensor) -> Result<Tensor, CallError> {
-    let y = made("y", values.dtype(), &[rows(row_offsets)], values)?;
+    let y = new("y", values.dtype(), &[rows(row_offsets)], values)?;
     let tensors = [("values", values), ("columns", columns), ("row_offsets", row_offsets), ("x", x), ("y", &y)];
     run(&set::spmv::SPMV, "", &tensors, &[])
 }
@@ -118,7 +114,7 @@ pub fn spmv(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, x: &Tensor)
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn spmm(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, b: &Tensor) -> Result<Tensor, CallError> {
-    let c = made("C", values.dtype(), &[rows(row_offsets), b.shape().last().copied().unwrap_or(0)], values)?;
+    let c = new("C", values.dtype(), &[rows(row_offsets), b.shape().last().copied().unwrap_or(0)], values)?;
     let tensors = [("values", values), ("columns", columns), ("row_offsets", row_offsets), ("B", b), ("C", &c)];
     run(&set::spmm::SPMM, "", &tensors, &[])
 }
@@ -153,7 +149,7 @@ pub fn csr_to_coo(columns: &Tensor, row_offsets: &Tensor) -> Result<Tensor, Call
 
 /// Where each of so many rows begins among elements in the order of rows, and where the last one ends: CSR form, from the rows of COO form.
 pub fn coo_to_csr(rows: &Tensor, m: usize) -> Result<Tensor, CallError> {
-    let offsets = made("row_offsets", DType::I32, &[m + 1], rows)?;
+    let offsets = new("row_offsets", DType::I32, &[m + 1], rows)?;
     run(&set::formats::COO_TO_CSR, "", &[("rows", rows), ("row_offsets", &offsets)], &[])
 }
 
@@ -171,7 +167,7 @@ pub fn coo_to_csr(rows: &Tensor, m: usize) -> Result<Tensor, CallError> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn csr_to_csc(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, n: usize) -> Result<[Tensor; 3], CallError> {
-    let offsets = made("column_offsets", DType::I32, &[n + 1], values)?;
+    let offsets = new("column_offsets", DType::I32, &[n + 1], values)?;
     let tensors = [("values", values), ("columns", columns), ("row_offsets", row_offsets), ("column_offsets", &offsets)];
     all(&set::formats::CSR_TO_CSC, "", &tensors, &[])
 }
@@ -188,16 +184,16 @@ pub fn csr_to_csc(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, n: us
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn dense_to_csr(x: &Tensor, room: usize) -> Result<[Tensor; 3], CallError> {
-    let values = made("values", x.dtype(), &[room], x)?;
-    let columns = made("columns", DType::I32, &[room], x)?;
-    let offsets = made("row_offsets", DType::I32, &[x.shape().first().copied().unwrap_or(0) + 1], x)?;
+    let values = new("values", x.dtype(), &[room], x)?;
+    let columns = new("columns", DType::I32, &[room], x)?;
+    let offsets = new("row_offsets", DType::I32, &[x.shape().first().copied().unwrap_or(0) + 1], x)?;
     let tensors = [("x", x), ("values", &values), ("columns", &columns), ("row_offsets", &offsets)];
     all(&set::formats::DENSE_TO_CSR, "", &tensors, &[])
 }
 
 /// A matrix in CSR form with `n` columns and its zeros: `[m, n]`.
 pub fn csr_to_dense(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, n: usize) -> Result<Tensor, CallError> {
-    let x = made("x", values.dtype(), &[rows(row_offsets), n], values)?;
+    let x = new("x", values.dtype(), &[rows(row_offsets), n], values)?;
     let tensors = [("values", values), ("columns", columns), ("row_offsets", row_offsets), ("x", &x)];
     run(&set::formats::CSR_TO_DENSE, "", &tensors, &[])
 }

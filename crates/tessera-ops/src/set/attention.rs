@@ -54,7 +54,7 @@ const CALLS: Calls = Calls {
     problem: sizes,
 };
 
-/// The scale that a kernel computes with: arguments of launches have 32 bits.
+/// The scale, or cap, that a kernel computes with: arguments of launches have 32 bits.
 pub(super) fn scale_in(acc: DType, scale: f64) -> f64 {
     if acc == DType::F64 { f64::from(scale as f32) } else { scale }
 }

@@ -118,6 +118,8 @@ fn edges() -> Vec<Problem> {
     cases.push(problem(base[1], "").with_number(WINDOW, 40.0));
     cases.push(problem(base[3], "").with_number(WINDOW, 1.0));
     cases.push(problem(base[2], "").with_number(SOFTCAP, 0.5));
+    // No number of 32 bits.
+    cases.push(problem(base[2], "").with_number(SOFTCAP, 0.3));
     cases.push(problem(base[1], ALIBI).with_number(WINDOW, 33.0).with_number(SOFTCAP, 2.0));
     // Keys of a sequence over many blocks.
     cases.push(problem([1, 4, 4, 130, 16, 128, 128], ""));
@@ -163,7 +165,9 @@ impl Extents {
         if window < 0.0 || window.fract() != 0.0 || window > f64::from(i32::MAX) {
             return Err(Unsupported(format!("a window of {window} keys")));
         }
-        if !(softcap >= 0.0 && softcap.is_finite()) {
+        // Arguments of launches have 32 bits, in which a cap is neither 0 nor without end.
+        let passed = softcap as f32;
+        if !(softcap == 0.0 || passed > 0.0 && passed.is_finite()) {
             return Err(Unsupported(format!("scores that are capped at {softcap}")));
         }
         Ok(Extents { batch, heads, group, pages, page, most, dim, window: window as usize, softcap, alibi: problem.has(ALIBI) })
@@ -229,7 +233,12 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             formula: "keys and values that are seen read once, as of full lengths",
         },
         exact_lane: false,
-        reference: Box::new(Decoded { extents, scale: attention::scale_in(acc, scale), storage, acc }),
+        reference: Box::new(Decoded {
+            extents: Extents { softcap: attention::scale_in(acc, extents.softcap), ..extents },
+            scale: attention::scale_in(acc, scale),
+            storage,
+            acc,
+        }),
     })
 }
 

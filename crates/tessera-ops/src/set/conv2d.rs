@@ -9,7 +9,7 @@ use super::convolution::{Convolution, NUMBERS, Windows};
 use crate::draw::Draw;
 use crate::operator::{Argument, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
-use crate::set::rows;
+use crate::set::rows::{self, int};
 use crate::signature::{Calls, Follows, Operand, Signature, Sizes};
 use crate::work::{Metric, Work};
 
@@ -35,11 +35,11 @@ pub(crate) static CONV2D: Operator = Operator {
 
 pub(super) const VARIANTS: [&str; 4] = ["nchw", "nhwc", "nchw bias", "nhwc bias"];
 
-/// Rows and columns of y, and channels of a window. What has none is refused where it is planned.
+/// Rows and columns of y, and channels of a window.
 pub(super) const FOLLOWS: [Follows; 3] = [
-    ("cg", |problem| problem.get("c") / problem.get("groups").max(1)),
-    ("p", |problem| Convolution::of(problem).map_or(0, |of| of.p() as u64)),
-    ("q", |problem| Convolution::of(problem).map_or(0, |of| of.q() as u64)),
+    ("cg", |problem| Ok(problem.get("c") / problem.get("groups").max(1))),
+    ("p", |problem| Convolution::of(problem).map(|of| of.p() as u64)),
+    ("q", |problem| Convolution::of(problem).map(|of| of.q() as u64)),
 ];
 
 const CALLS: Calls = Calls {
@@ -212,10 +212,6 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
 /// So many tiles along an axis.
 pub(super) fn tiles(extent: usize, tile: usize) -> Result<u32, Unsupported> {
     u32::try_from(extent.div_ceil(tile)).map_err(|_| Unsupported(format!("{extent} needs too many blocks")))
-}
-
-pub(super) fn int(value: usize) -> Argument {
-    Argument::Int(value as i64)
 }
 
 /// Elements of y that a block makes where windows go by channel.

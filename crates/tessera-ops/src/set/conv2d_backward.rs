@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy};
 
-use super::conv2d::{self, CONV2D, FOLLOWS, VARIANTS, arrange, arrange_weight, int, tiles, types};
+use super::conv2d::{self, CONV2D, FOLLOWS, VARIANTS, arrange, arrange_weight, tiles, types};
 use super::conv2d_cut::{Cut, Windowed, lines};
 use super::convolution::{Convolution, NUMBERS};
 use crate::element::storable;
@@ -14,6 +14,7 @@ use crate::operator::{
     Unsupported,
 };
 use crate::problem::Problem;
+use crate::set::rows::int;
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work};
 
@@ -94,7 +95,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             metric: Metric::Compute,
             formula: "4 operations a tap, a channel and an element of dy; inputs read once, gradients written once",
         },
-        exact_lane: false,
+        exact_lane: result.bits() >= 32,
         reference: Box::new(Gradient { of, result, acc }),
         tensors,
     };
@@ -103,13 +104,12 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     images(&mut plan, &of, dy, own, machine)?;
     weights(&mut plan, &of, dy, own, machine)?;
     if of.bias {
-        bias(&mut plan, &of, dy, acc)?;
+        bias(&mut plan, &of, dy, acc, machine)?;
     }
-    // What arranges operands stands in the forward file; of nothing there is nothing to launch.
+    // What arranges operands stands in the forward file.
     for launch in plan.launches.iter_mut().filter(|launch| launch.kernel.starts_with("arrange")) {
         launch.file = Some(FORWARD);
     }
-    plan.launches.retain(|launch| launch.grid.iter().all(|&blocks| blocks > 0));
     Ok(plan)
 }
 
@@ -229,7 +229,7 @@ fn images(
     Ok(())
 }
 
-/// Blocks of a multiprocessor among which sums over pixels are shared out, and boxes that each of these has at least.
+/// Blocks of a multiprocessor among which sums over pixels are shared out, and boxes or pieces that each of these has at least.
 const SHARES: usize = 2;
 const LEAST_ROUNDS: usize = 8;
 
@@ -311,22 +311,32 @@ fn weights(
     Ok(())
 }
 
-/// dbias: sums over each image, and over all of these.
-fn bias(plan: &mut Plan, of: &Convolution, dy: usize, acc: DType) -> Result<(), Unsupported> {
+/// dbias: sums over parts of all lines of dy, and over all of these.
+fn bias(plan: &mut Plan, of: &Convolution, dy: usize, acc: DType, machine: Machine) -> Result<(), Unsupported> {
     let channels = of.out().next_power_of_two().min(64);
     let columns = of.q().next_power_of_two().min(1024 / channels);
     let [tiles_q, tiles_o] = [tiles(of.q(), columns)?, tiles(of.out(), channels)?];
+    let groups = tiles_o * of.groups as u32;
+    let pieces = of.n * of.p() * tiles_q as usize;
+    let splits = match machine {
+        Machine::Gpu(arch) => {
+            let wanted = (SHARES * arch.multiprocessors() as usize).div_ceil(groups.max(1) as usize);
+            wanted.min(pieces.div_ceil(LEAST_ROUNDS))
+        }
+        Machine::Cpu => of.n,
+    };
+    let splits = splits.max(1);
     let sums = plan.tensors.len();
-    plan.tensors.push(TensorSpec::new("sums", acc, [of.n, of.groups, of.out()], Role::Workspace));
+    plan.tensors.push(TensorSpec::new("sums", acc, [splits, of.groups, of.out()], Role::Workspace));
     plan.tensors[DBIAS].shape = vec![of.groups, of.out()];
     let own = |tensors: [(&'static str, usize); 2]| -> Vec<(&'static str, Argument)> {
         let numbers = [("tiles_o", int(tiles_o as usize)), ("ACC", Argument::Type(acc)), ("TC", int(channels))];
         tensors.map(|(name, at)| (name, Argument::Tensor(at))).into_iter().chain(numbers).collect()
     };
     let mut arguments = own([("dy", dy), ("sums", sums)]);
-    arguments.extend([("P", int(of.p())), ("tiles_q", int(tiles_q as usize)), ("TQ", int(columns))]);
-    let groups = tiles_o * of.groups as u32;
-    plan.launches.push(LaunchSpec::new("bias_of_image", arguments, [tiles(of.n, 1)?, groups, 1]));
+    arguments.extend([("ROUNDS", int(pieces.div_ceil(splits))), ("P", int(of.p()))]);
+    arguments.extend([("tiles_q", int(tiles_q as usize)), ("TQ", int(columns))]);
+    plan.launches.push(LaunchSpec::new("bias_of_part", arguments, [tiles(splits, 1)?, groups, 1]));
     plan.launches.push(LaunchSpec::new("bias_of_all", own([("sums", sums), ("dbias", DBIAS)]), [groups, 1, 1]));
     Ok(())
 }

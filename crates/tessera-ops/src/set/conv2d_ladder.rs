@@ -2,8 +2,9 @@
 
 use tessera_types::Policy;
 
-use super::conv2d::{bare, int, tiles, types};
+use super::conv2d::{bare, tiles, types};
 use super::convolution::Convolution;
+use super::rows::int;
 use crate::operator::{Argument, KernelFile, LaunchSpec, Machine, Plan, Role, Rung, TensorSpec, Unsupported};
 use crate::problem::Problem;
 

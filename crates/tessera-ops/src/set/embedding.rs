@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy, Storage};
 
 use super::by_row::{ByRow, Line, integer, numbers};
-use super::rows;
+use super::rows::{self, int};
 use crate::draw::Draw;
 use crate::element::{storable, underflow};
 use crate::operator::{
@@ -163,10 +163,6 @@ fn ids(tokens: usize, vocab: usize) -> TensorSpec {
     TensorSpec { fill, ..TensorSpec::new("ids", DType::I32, [tokens], Role::Input) }
 }
 
-fn int(value: usize) -> Argument {
-    Argument::Int(value as i64)
-}
-
 fn look_up(problem: &Problem, policy: Policy, _machine: Machine) -> Result<Plan, Unsupported> {
     let (storage, _) = rows::storage(policy, "embedding")?;
     let [tokens, vocab, dim] = extents(problem)?;
@@ -297,7 +293,7 @@ fn append(problem: &Problem, policy: Policy, _machine: Machine) -> Result<Plan, 
         ];
         grid(tokens, n, tile).map(|grid| LaunchSpec::new("append", arguments, grid))
     };
-    let launches = if tokens == 0 { Vec::new() } else { vec![launch(0, 3)?, launch(1, 4)?] };
+    let launches = vec![launch(0, 3)?, launch(1, 4)?];
     let row = move |inputs: &dyn Inputs, output: usize, row: usize, line: Line<'_>| {
         let Line::Codes(codes) = line else { return };
         let token = numbers(inputs, 2, 0, tokens).into_iter().position(|slot| slot == row as f64);

@@ -20,7 +20,7 @@ use crate::draw::Draw;
 use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
-use crate::pattern::Pattern;
+use crate::pattern::{Pattern, Spread};
 use crate::problem::Problem;
 use crate::set::rows;
 use crate::signature::{Calls, Operand, Signature, Sizes};
@@ -102,7 +102,14 @@ pub(crate) static CSR_TO_CSC: Operator = conversion!(
     large
 );
 
-pub(crate) static DENSE_TO_CSR: Operator = conversion!(
+pub(crate) static DENSE_TO_CSR: Operator = Operator {
+    quick: || vec![(sparse::problem([1 << 10, 1 << 10, 1 << 14], &[], ""), "fp32")],
+    // Elements lie where `x` is not 0, which is anywhere.
+    draw: |of| Problem { variant: String::new(), ..draw(of) },
+    ..PACKED
+};
+
+const PACKED: Operator = conversion!(
     scan::FILE,
     "dense_to_csr",
     "the elements of a matrix that are not 0, in CSR form",
@@ -120,8 +127,8 @@ pub(crate) static DENSE_TO_CSR: Operator = conversion!(
         of_sizes([m, n, elements])
     },
     plan_pack,
-    || sizes(&DENSE),
-    || sizes(&LARGE_DENSE)
+    || DENSE.map(|sizes| sparse::problem(sizes, &[], "")).into(),
+    || LARGE_DENSE.map(|sizes| sparse::problem(sizes, &[], "")).into()
 );
 
 pub(crate) static CSR_TO_DENSE: Operator = conversion!(
@@ -175,7 +182,7 @@ fn large() -> Vec<Problem> {
 }
 
 fn draw(draw: &mut Draw<'_>) -> Problem {
-    let spread = draw.one_of(&["uniform", "banded", "power_law"]);
+    let spread = draw.one_of(&Spread::NAMES);
     let [m, n] = draw.extents(draw.elements(), [1 << 14, 1 << 14]);
     sparse::problem([m, n, draw.extent(m * n)], &[], spread)
 }
@@ -214,6 +221,11 @@ fn integers(policy: Policy, name: &str) -> Result<(), Unsupported> {
     }
 }
 
+/// So are the elements of a matrix that is written with its zeros.
+fn numbered(problem: &Problem) -> Result<(), Unsupported> {
+    scan::numbered(u128::from(problem.get("m")) * u128::from(problem.get("n")))
+}
+
 /// A plan whose every bit must be right.
 fn exact(
     (tensors, outputs): (Vec<TensorSpec>, &[usize]),
@@ -238,7 +250,7 @@ fn plan_rows(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan
     let pattern = sparse::pattern(problem)?;
     let mut tensors = Vec::from(sparse::index_tensors(pattern));
     tensors.push(TensorSpec::new("rows", DType::I32, [pattern.elements], Role::Output));
-    let arguments = sparse::named(&tensors, &["row_offsets", "rows"]);
+    let arguments = rows::arrays(&tensors, &["row_offsets", "rows"]);
     let launch = bisecting("rows_of_elements", arguments, [pattern.elements, pattern.rows + 1], machine)?;
     let bytes = [pattern.rows as u64 + 1, pattern.elements as u64].map(|count| 4 * count);
     let reference = Converted { pattern, kind: Kind::Rows { offsets: 1 } };
@@ -253,7 +265,7 @@ fn plan_offsets(problem: &Problem, policy: Policy, machine: Machine) -> Result<P
         TensorSpec { fill: Fill::Rows(pattern), ..of_elements },
         TensorSpec::new("row_offsets", DType::I32, [pattern.rows + 1], Role::Output),
     ];
-    let arguments = sparse::named(&tensors, &["rows", "row_offsets"]);
+    let arguments = rows::arrays(&tensors, &["rows", "row_offsets"]);
     let launch = bisecting("offsets_of_rows", arguments, [pattern.rows + 1, pattern.elements], machine)?;
     let bytes = [pattern.elements as u64, pattern.rows as u64 + 1].map(|count| 4 * count);
     let reference = Converted { pattern, kind: Kind::Offsets };
@@ -297,9 +309,8 @@ fn plan_by_columns(problem: &Problem, policy: Policy, machine: Machine) -> Resul
 fn plan_pack(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let dtype = floats(policy, "dense_to_csr")?;
     let [m, n, room] = ["m", "n", "elements"].map(|name| problem.get(name) as usize);
-    if problem.get("m") * problem.get("n") >= 1 << 31 {
-        return Err(Unsupported("elements are numbered by 32 bits".into()));
-    }
+    numbered(problem)?;
+    scan::numbered(problem.get("elements").into())?;
     let mut x = TensorSpec::new("x", dtype, [m * n], Role::Input);
     // One of three is 0; where there is less room than elements, the last ones are left out.
     x.fill = Fill::Integers { least: -1, greatest: 1 };
@@ -311,7 +322,7 @@ fn plan_pack(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan
         TensorSpec::new("row_offsets", DType::I32, [m + 1], Role::Output),
     ];
     tensors.extend(back.tensors(DType::I32));
-    let mut arguments = sparse::named(&tensors[..4], &["x", "values", "columns", "row_offsets"]);
+    let mut arguments = rows::arrays(&tensors[..4], &["x", "values", "columns", "row_offsets"]);
     arguments.push(("N", Argument::Int(n as i64)));
     let mut launches = match n {
         // Rows without columns begin where there are no elements, which finds no row.
@@ -326,7 +337,7 @@ fn plan_pack(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan
     }
     let read = packed_bytes(dtype, (m * n) as u64);
     let write = packed_bytes(dtype, room as u64) + 4 * (room + m + 1) as u64;
-    let pattern = Pattern { rows: m, columns: n, elements: room, spread: crate::pattern::Spread::Uniform };
+    let pattern = Pattern { rows: m, columns: n, elements: room, spread: Spread::Uniform };
     let reference = Converted { pattern, kind: Kind::Packed };
     Ok(exact((tensors, &[1, 2, 3]), launches, [read, write], "x read once, the other form written once", reference))
 }
@@ -334,6 +345,7 @@ fn plan_pack(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan
 fn plan_spread(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let dtype = floats(policy, "csr_to_dense")?;
     let pattern = sparse::pattern(problem)?;
+    numbered(problem)?;
     let len = pattern.rows * pattern.columns;
     let mut tensors = Vec::from(sparse::tensors(pattern, dtype));
     tensors.push(TensorSpec::new("x", dtype, [len], Role::Output));
@@ -341,7 +353,7 @@ fn plan_spread(problem: &Problem, policy: Policy, machine: Machine) -> Result<Pl
     let clear = vec![("y", Argument::Tensor(3)), ("TILE", Argument::Int(size as i64))];
     let mut launches = vec![LaunchSpec::new("clear", clear, rows::grid(len, size)?)];
     if pattern.elements > 0 {
-        let mut arguments = sparse::named(&tensors, &["values", "columns", "row_offsets"]);
+        let mut arguments = rows::arrays(&tensors, &["values", "columns", "row_offsets"]);
         arguments.extend([("y", Argument::Tensor(3)), ("N", Argument::Int(pattern.columns as i64))]);
         launches.push(bisecting("to_dense", arguments, [pattern.elements, pattern.rows + 1], machine)?);
     }

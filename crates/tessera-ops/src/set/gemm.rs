@@ -420,7 +420,7 @@ pub(super) fn made(problem: &Problem, policy: Policy, machine: Machine, way: Opt
     }
     let kernel = if batched { "gemm_batched" } else { "gemm" };
     let written = batch * packed_bytes(result, m * n);
-    let product = cut.launch(kernel, arguments, [plane[0], plane[1], batch as u32]);
+    let product = cut.launch(kernel, arguments, [plane[0], plane[1], blocks(batch, 1)?]);
     Ok(Plan {
         tensors,
         launches: copying.into_iter().chain([product]).collect(),

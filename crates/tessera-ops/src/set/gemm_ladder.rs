@@ -51,7 +51,7 @@ fn rung(
         return Err(Unsupported(format!("the ladder of gemm has `fp64`, `fp32`, `fp16` and `bf16`, not `{policy}`")));
     }
     let mut plan = made(problem, policy, machine, None)?;
-    let own = plan.launches.pop().map(|launch| launch.arguments).unwrap_or_default();
+    let own = plan.launches.pop().expect("a product has a launch").arguments;
     // Copies of the factors are the operator's own business.
     plan.tensors.truncate(3);
     for TensorSpec { shape, .. } in plan.tensors.iter_mut().filter(|tensor| tensor.shape.len() == 2) {
@@ -62,7 +62,7 @@ fn rung(
     arguments.extend(own.into_iter().filter(|(name, _)| matches!(*name, "alpha" | "beta" | "K" | "ACC")));
     arguments.extend([("TRANSPOSE_A", 0), ("TRANSPOSE_B", 1)].map(|(name, letter)| (name, Argument::Bool(transposed(letter)))));
     let [m, n] = ["m", "n"].map(|name| problem.get(name));
-    let grid = [blocks(n, columns)?, blocks(m, rows)?, problem.get("batch") as u32];
+    let grid = [blocks(n, columns)?, blocks(m, rows)?, blocks(problem.get("batch"), 1)?];
     plan.launches = vec![LaunchSpec::new(kernel, arguments, grid).of_file(FILE)];
     Ok(plan)
 }

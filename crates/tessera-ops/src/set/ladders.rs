@@ -2,8 +2,8 @@
 
 use tessera_types::{DType, Policy};
 
-use super::conv2d::{int, tiles};
-use super::rows;
+use super::conv2d::tiles;
+use super::rows::{self, int};
 use super::{bandwidth, permute, softmax, vector};
 use crate::operator::{Argument, KernelFile, LaunchSpec, Machine, Operator, Plan, Role, Rung, TensorSpec, Unsupported};
 use crate::problem::Problem;
@@ -102,22 +102,16 @@ fn transpose(kernel: &'static str, problem: &Problem, policy: Policy, machine: M
     let mut plan = own(&permute::PERMUTE, problem, policy, machine)?;
     let shape = &plan.tensors[0].shape;
     let grid = [tiles(shape[3], SIDE)?, tiles(shape[2], SIDE)?, tiles(shape[0] * shape[1], 1)?];
-    if grid[1].max(grid[2]) > MOST_BLOCKS {
-        return Err(Unsupported(format!("this rung's blocks stand along three axes, and {problem} has too many")));
-    }
     let arguments = vec![("x", Argument::Tensor(0)), ("y", Argument::Tensor(1))];
     plan.launches.push(LaunchSpec::new(kernel, arguments, grid).of_file(TURNS));
     Ok(plan)
 }
 
-/// Blocks along the second and third axis of a grid.
-const MOST_BLOCKS: u32 = 65535;
-
-/// Threads count in 32 bits.
+/// Threads number elements by 32 bits, and go on by as many as all blocks of a sum have until they are behind the last one.
 fn countable(elements: usize) -> Result<(), Unsupported> {
     match i32::try_from(elements + THREADS * PARTS) {
         Ok(_) => Ok(()),
-        Err(_) => Err(Unsupported(format!("this rung counts in 32 bits, and {elements} elements are too many"))),
+        Err(_) => Err(Unsupported(format!("this rung numbers elements by 32 bits, and {elements} are too many"))),
     }
 }
 

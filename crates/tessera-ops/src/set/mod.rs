@@ -37,6 +37,8 @@ pub(crate) mod linear;
 pub(crate) mod linear_w4;
 pub(crate) mod log_softmax;
 pub(crate) mod moe;
+pub(crate) mod moe_gate;
+pub(crate) mod moe_rows;
 mod norm;
 pub(crate) mod norm_backward;
 mod normal;

@@ -14,7 +14,7 @@ use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
-use crate::set::rows::{self, Division};
+use crate::set::rows::{self, Division, int};
 use crate::signature::{Calls, Follows, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
@@ -118,7 +118,7 @@ const VARIANTS: [&str; 9] =
 /// Neighbours of a row that have a scale.
 const BLOCK: usize = 128;
 /// How many a row has.
-static BLOCKS_OF_N: [Follows; 1] = [("blocks", |problem| problem.get("n").div_ceil(BLOCK as u64))];
+static BLOCKS_OF_N: [Follows; 1] = [("blocks", |problem| Ok(problem.get("n").div_ceil(BLOCK as u64)))];
 /// What the largest magnitude counts as where it is smaller.
 const LEAST: f32 = f32::from_bits(27 << 23);
 /// Elements of a tile of rows that no block holds whole, and maxima of a row that are put together at a time.
@@ -183,10 +183,6 @@ fn tile(count: usize, n: usize, machine: Machine) -> [usize; 2] {
     let elements = rows::elementwise_tile(count * n, machine).max(4096);
     let columns = n.next_power_of_two().clamp(BLOCK, 1024);
     [(elements / columns).min(count.next_power_of_two()), columns]
-}
-
-fn int(value: usize) -> Argument {
-    Argument::Int(value as i64)
 }
 
 fn quantise(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {

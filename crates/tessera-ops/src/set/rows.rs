@@ -14,6 +14,10 @@ pub(crate) fn storage(policy: Policy, operator: &str) -> Result<(DType, DType), 
     }
 }
 
+pub(crate) fn int(value: usize) -> Argument {
+    Argument::Int(value as i64)
+}
+
 /// Arguments for a plan's arrays of these names.
 pub(crate) fn arrays(tensors: &[TensorSpec], names: &[&'static str]) -> Vec<(&'static str, Argument)> {
     let place = |name: &str| tensors.iter().position(|tensor| tensor.name == name).expect("an array of the plan");

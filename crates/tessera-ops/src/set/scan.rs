@@ -156,6 +156,15 @@ impl LookBack {
     }
 }
 
+/// Kernels number elements by 32 bits, and look as far as behind the end of the last tile.
+pub(crate) fn numbered(elements: u128) -> Result<(), Unsupported> {
+    const MOST_ELEMENTS: u128 = (1 << 31) - 1 - CPU_TILE as u128;
+    match elements <= MOST_ELEMENTS {
+        true => Ok(()),
+        false => Err(Unsupported(format!("elements are numbered by 32 bits, and {elements} are more than {MOST_ELEMENTS}"))),
+    }
+}
+
 /// The prefix sums before each element of counts: tensor `from` to tensor `to`, with the look-back's tensors from `first` on.
 pub(crate) fn of_counts(back: LookBack, [from, to, first]: [usize; 3]) -> Result<LaunchSpec, Unsupported> {
     let arguments = [
@@ -188,6 +197,7 @@ fn storage(policy: Policy, name: &str) -> Result<(DType, DType), Unsupported> {
 
 fn plan_sum(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let (dtype, acc) = storage(policy, "prefix_sum")?;
+    numbered(problem.get("n").into())?;
     let n = problem.get("n") as usize;
     let exclusive = problem.has("exclusive");
     let back = LookBack::of(n, acc, machine);
@@ -266,6 +276,7 @@ fn plan_select(problem: &Problem, policy: Policy, machine: Machine) -> Result<Pl
         Storage::Plain(dtype) if matches!(dtype.bits(), 8 | 16 | 32 | 64) && dtype != DType::E8M0 => dtype,
         _ => return Err(Unsupported(format!("masked_select takes elements of whole bytes, not `{policy}`"))),
     };
+    numbered(problem.get("n").into())?;
     let n = problem.get("n") as usize;
     let back = LookBack::of(n, DType::I32, machine);
     let mut mask = TensorSpec::new("mask", DType::I8, [n], Role::Input);

@@ -88,7 +88,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         Machine::Cpu => 1,
         Machine::Gpu(_) => k.div_ceil(vector).clamp(1, 32).next_power_of_two(),
     };
-    let mut arguments = sparse::named(&tensors, &["A", "B", "columns", "row_offsets", "y"]);
+    let mut arguments = rows::arrays(&tensors, &["A", "B", "columns", "row_offsets", "y"]);
     arguments.push(("ACC", Argument::Type(acc)));
     let constants = [("EACH", EACH), ("LANES", lanes), ("VECTOR", vector)];
     arguments.extend(constants.map(|(name, number)| (name, Argument::Int(number as i64))));

@@ -173,6 +173,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         Storage::Plain(dtype @ (DType::I32 | DType::F32)) => dtype,
         _ => return Err(Unsupported(format!("sort takes keys of `i32` and `f32`, not `{policy}`"))),
     };
+    scan::numbered(problem.get("n").into())?;
     let n = problem.get("n") as usize;
     let kind = match problem.kind().as_str() {
         "keys" => Values::Nothing,

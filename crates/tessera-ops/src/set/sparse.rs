@@ -5,10 +5,10 @@ use std::ops::Range;
 use tessera_types::DType;
 
 use crate::draw::Draw;
-use crate::operator::{Argument, Fill, Inputs, KernelFile, LaunchSpec, Role, TensorSpec, Unsupported};
+use crate::operator::{Argument, Fill, Inputs, KernelFile, LaunchSpec, Machine, Role, TensorSpec, Unsupported};
 use crate::pattern::{Pattern, Spread};
 use crate::problem::Problem;
-use crate::set::rows;
+use crate::set::{rows, scan};
 
 /// The kernels' file.
 pub(crate) const FILE: KernelFile = KernelFile { name: "sparse.py", text: include_str!("../../kernels/sparse.py") };
@@ -18,8 +18,16 @@ pub(crate) const TYPES: &[(&str, DType)] = &[("columns", DType::I32), ("row_offs
 
 /// Threads of a block of these kernels.
 pub(crate) const THREADS: usize = 128;
-/// Threads that an H200 holds at once: beside them there is work for whoever is done early.
-pub(crate) const RESIDENT: usize = 132 * 2048;
+
+/// Threads that a machine holds at once: beside them there is work for whoever is done early.
+pub(crate) fn resident(machine: Machine) -> usize {
+    /// Of a multiprocessor.
+    const HELD: usize = 2048;
+    match machine {
+        Machine::Cpu => 1,
+        Machine::Gpu(arch) => arch.multiprocessors() as usize * HELD,
+    }
+}
 
 /// A problem: rows and columns of the sparse matrix, its elements, and further extents.
 pub(crate) fn problem([m, n, elements]: [u64; 3], further: &[(&'static str, u64)], spread: &str) -> Problem {
@@ -34,11 +42,13 @@ pub(crate) fn pattern(problem: &Problem) -> Result<Pattern, Unsupported> {
     if u128::from(elements) > u128::from(m) * u128::from(n) {
         return Err(Unsupported(format!("{m} x {n} has no place for {elements} elements")));
     }
-    if elements + m >= 1 << 31 || n >= 1 << 31 {
-        return Err(Unsupported("rows and elements are numbered by 32 bits".into()));
-    }
+    // Parts take the ends of rows as well as elements.
+    scan::numbered(u128::from(m) + u128::from(elements))?;
+    scan::numbered(n.into())?;
     let [rows, columns, elements] = [m, n, elements].map(|extent| extent as usize);
-    Ok(Pattern { rows, columns, elements, spread: Spread::of(&problem.kind()) })
+    let spread =
+        Spread::of(&problem.kind()).ok_or_else(|| Unsupported(format!("`{}` is no spread of elements", problem.kind())))?;
+    Ok(Pattern { rows, columns, elements, spread })
 }
 
 /// Each kind of matrix for some sizes.
@@ -89,12 +99,6 @@ pub(crate) fn index_tensors(pattern: Pattern) -> [TensorSpec; 2] {
     [TensorSpec { fill: Fill::Columns(pattern), ..columns }, TensorSpec { fill: Fill::RowOffsets(pattern), ..offsets }]
 }
 
-/// Arguments by the names of a plan's tensors.
-pub(crate) fn named(tensors: &[TensorSpec], names: &[&'static str]) -> Vec<(&'static str, Argument)> {
-    let place = |name: &str| tensors.iter().position(|tensor| tensor.name == name).expect("a tensor of the plan");
-    names.iter().map(|&name| (name, Argument::Tensor(place(name)))).collect()
-}
-
 /// Elements of a line of `k` that a thread takes at once, so that lines have a whole number of accesses.
 pub(crate) fn vector(k: usize, storage: DType) -> usize {
     let most = rows::VECTOR_BITS / storage.bits() as usize;
@@ -122,13 +126,13 @@ impl Parts {
 
     /// The launch that says where parts start.
     pub(crate) fn launch(self, tensors: &[TensorSpec]) -> Result<LaunchSpec, Unsupported> {
-        let mut arguments = named(tensors, &["columns", "row_offsets", "starts"]);
+        let mut arguments = rows::arrays(tensors, &["columns", "row_offsets", "starts"]);
         arguments.push(("PART", Argument::Int(self.size as i64)));
         Ok(LaunchSpec::new("parts", arguments, rows::grid(self.count + 1, THREADS)?))
     }
 }
 
-/// A matrix's rows, as a reference reads them: tensors `values` (where there are any), `columns` and `offsets` of a plan.
+/// A matrix's rows, as a reference reads them: tensors `values`, `columns` and `offsets` of a plan.
 pub(crate) struct Rows {
     first: usize,
     offsets: Vec<usize>,
@@ -137,7 +141,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    pub(crate) fn read(inputs: &dyn Inputs, values: Option<usize>, [columns, offsets]: [usize; 2], rows: Range<usize>) -> Rows {
+    pub(crate) fn read(inputs: &dyn Inputs, [values, columns, offsets]: [usize; 3], rows: Range<usize>) -> Rows {
         let numbers = |tensor, start, len| {
             let mut numbers = vec![0.0; len];
             inputs.numbers(tensor, start, &mut numbers);
@@ -146,13 +150,12 @@ impl Rows {
         let integers = |tensor, start, len| numbers(tensor, start, len).into_iter().map(|number| number as usize).collect();
         let offsets: Vec<usize> = integers(offsets, rows.start, rows.len() + 1);
         let (start, len) = (offsets[0], offsets[rows.len()] - offsets[0]);
-        let values = values.map_or_else(Vec::new, |values| numbers(values, start, len));
-        Rows { first: rows.start, columns: integers(columns, start, len), values, offsets }
+        Rows { first: rows.start, columns: integers(columns, start, len), values: numbers(values, start, len), offsets }
     }
 
     /// Columns and values of a row.
     pub(crate) fn row(&self, row: usize) -> impl ExactSizeIterator<Item = (usize, f64)> + '_ {
         let [start, end] = [row, row + 1].map(|row| self.offsets[row - self.first] - self.offsets[0]);
-        (start..end).map(|at| (self.columns[at], self.values.get(at).copied().unwrap_or(0.0)))
+        (start..end).map(|at| (self.columns[at], self.values[at]))
     }
 }

@@ -175,10 +175,6 @@ fn extents<const N: usize>(problem: &Problem, names: [&str; N]) -> Result<[usize
     Ok(names.map(|name| problem.get(name) as usize))
 }
 
-fn int(value: usize) -> Argument {
-    Argument::Int(value as i64)
-}
-
 /// The launch for a matrix of so many rows and columns, in tiles of rows and of `least` columns or more.
 fn by_tiles(
     kernel: &'static str,
@@ -188,9 +184,9 @@ fn by_tiles(
     machine: Machine,
 ) -> Result<LaunchSpec, Unsupported> {
     let columns = k.next_power_of_two().clamp(least, 512);
-    let rows = (rows::elementwise_tile(m * k, machine) / columns).min(m.next_power_of_two());
-    arguments.extend([("TM", int(rows)), ("TK", int(columns))]);
-    let [down, ..] = rows::grid(m, rows)?;
+    let height = (rows::elementwise_tile(m * k, machine) / columns).min(m.next_power_of_two());
+    arguments.extend([("TM", rows::int(height)), ("TK", rows::int(columns))]);
+    let [down, ..] = rows::grid(m, height)?;
     let [across, ..] = rows::grid(k, columns)?;
     Ok(LaunchSpec::new(kernel, arguments, [down, across, 1]))
 }

@@ -110,14 +110,14 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) ->
     };
     let shape = [("ACC", Argument::Type(acc)), ("LANES", Argument::Int(lanes as i64)), ("VECTOR", Argument::Int(vector as i64))];
     let launches = if merged {
-        let wanted = (pattern.rows + pattern.elements) * lanes * across / (sparse::RESIDENT * ROUNDS);
+        let wanted = (pattern.rows + pattern.elements) * lanes * across / (sparse::resident(machine) * ROUNDS);
         let parts = Parts::of(pattern, wanted.next_power_of_two().clamp(LEAST, MOST));
         tensors.extend(parts.tensors(acc, &[k]));
-        let mut merge = sparse::named(&tensors, &ARRAYS);
-        merge.extend(sparse::named(&tensors, &["starts", "heads", "tails"]));
+        let mut merge = rows::arrays(&tensors, &ARRAYS);
+        merge.extend(rows::arrays(&tensors, &["starts", "heads", "tails"]));
         merge.extend(shape);
         merge.push(("PART", Argument::Int(parts.size as i64)));
-        let mut join = sparse::named(&tensors, &["starts", "heads", "tails", "C"]);
+        let mut join = rows::arrays(&tensors, &["starts", "heads", "tails", "C"]);
         join.push(shape[0]);
         let [blocks, ..] = rows::grid(parts.count, 1)?;
         vec![
@@ -126,7 +126,7 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) ->
             LaunchSpec::new("spmm_join", join, [blocks, k.div_ceil(sparse::THREADS) as u32, 1]),
         ]
     } else {
-        let mut arguments = sparse::named(&tensors, &ARRAYS);
+        let mut arguments = rows::arrays(&tensors, &ARRAYS);
         arguments.extend(shape);
         vec![LaunchSpec::new("spmm_rows", arguments, grid(pattern.rows)?)]
     };
@@ -158,7 +158,7 @@ impl Reference for Product {
     fn rows(&self, inputs: &dyn Inputs, _output: usize, rows: Range<usize>, expected: Expected<'_>) {
         let Expected::Bounded { want, bound } = expected else { return };
         let model = ErrorModel { floor: underflow(self.storage), ..ErrorModel::nearest(self.storage, self.acc) };
-        let matrix = Rows::read(inputs, Some(0), [1, 2], rows.clone());
+        let matrix = Rows::read(inputs, [0, 1, 2], rows.clone());
         let mut line = vec![0.0; self.k];
         let mut lost = vec![0.0; self.k];
         for ((row, want), bound) in rows.zip(want.chunks_mut(self.k)).zip(bound.chunks_mut(self.k)) {

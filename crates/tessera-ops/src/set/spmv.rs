@@ -96,10 +96,10 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) ->
     let launches = if merged {
         let parts = Parts::of(pattern, PART);
         tensors.extend(parts.tensors(acc, &[]));
-        let mut merge = sparse::named(&tensors, &ARRAYS);
-        merge.extend(sparse::named(&tensors, &["starts", "heads", "tails"]));
+        let mut merge = rows::arrays(&tensors, &ARRAYS);
+        merge.extend(rows::arrays(&tensors, &["starts", "heads", "tails"]));
         merge.push(acc_type);
-        let mut join = sparse::named(&tensors, &["starts", "heads", "tails", "y"]);
+        let mut join = rows::arrays(&tensors, &["starts", "heads", "tails", "y"]);
         join.push(acc_type);
         vec![
             parts.launch(&tensors)?,
@@ -111,7 +111,7 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) ->
             Machine::Cpu => 1,
             Machine::Gpu(_) => (pattern.elements / pattern.rows.max(1)).clamp(1, 32).next_power_of_two(),
         };
-        let mut arguments = sparse::named(&tensors, &ARRAYS);
+        let mut arguments = rows::arrays(&tensors, &ARRAYS);
         arguments.extend([acc_type, ("LANES", Argument::Int(lanes as i64))]);
         vec![LaunchSpec::new("spmv_rows", arguments, rows::grid(pattern.rows * lanes, sparse::THREADS)?)]
     };
@@ -145,7 +145,7 @@ impl Reference for Product {
         let model = ErrorModel { floor: underflow(self.storage), ..ErrorModel::nearest(self.storage, self.acc) };
         let mut x = vec![0.0; self.columns];
         inputs.numbers(3, 0, &mut x);
-        let matrix = Rows::read(inputs, Some(0), [1, 2], rows.clone());
+        let matrix = Rows::read(inputs, [0, 1, 2], rows.clone());
         for ((row, want), bound) in rows.zip(want).zip(bound) {
             let terms: Vec<f64> = matrix.row(row).map(|(column, value)| value * x[column]).collect();
             let exact = sum(terms.iter().copied());

@@ -1,0 +1,123 @@
+//! Calls of the functions: what they refuse, and results for numbers that no random array has.
+
+use tessera_ops::{Channels, Machine, Normalised, Pages, Problem, Scores, Window, attention_decode, conv2d, find, moe_gate};
+use tessera_runtime::Tensor;
+use tessera_types::{Arch, DType};
+
+/// Why an operator does not plan a problem.
+fn refusal(operator: &str, extents: &[(&'static str, u64)], variant: &str, policy: &str) -> String {
+    let operator = find(operator).expect("an operator");
+    let policy = policy.parse().expect("a policy");
+    match operator.plan(&Problem::new(extents, variant), policy, Machine::Cpu) {
+        Ok(_) => panic!("{} plans {extents:?}", operator.name),
+        Err(why) => why.to_string(),
+    }
+}
+
+#[test]
+fn a_gate_takes_no_expert_twice() {
+    let nothing = f32::NEG_INFINITY;
+    for (logits, wanted) in [
+        ([0.0, nothing, nothing], ([1.0, 0.0], [0.0, 1.0])),
+        ([nothing, 3.0, nothing], ([1.0, 0.0], [1.0, 0.0])),
+        ([nothing, nothing, 3.0], ([1.0, 0.0], [2.0, 0.0])),
+    ] {
+        let logits = Tensor::from_vec(&[1, 3], logits.to_vec()).expect("memory");
+        for normalised in [Normalised::OverAll, Normalised::OverChosen] {
+            let [weights, ids] = moe_gate(&logits, 2, normalised).expect("a gate");
+            let found = (weights.to_f64().expect("numbers"), ids.to_f64().expect("numbers"));
+            assert_eq!(found, (wanted.0.to_vec(), wanted.1.to_vec()), "{logits:?} {normalised:?}");
+        }
+    }
+}
+
+#[test]
+fn a_gate_and_its_gradient_choose_as_many_experts_as_there_are() {
+    for operator in ["moe_gate", "moe_gate_backward"] {
+        for variant in ["", "renormalised"] {
+            for k in [0, 5] {
+                let why = refusal(operator, &[("tokens", 3), ("experts", 4), ("k", k)], variant, "fp32");
+                assert_eq!(why, format!("a token has 1 to 4 of 4 experts, and not {k}"), "{operator} {variant}");
+            }
+        }
+    }
+}
+
+#[test]
+fn kernels_that_number_elements_by_32_bits_take_no_more() {
+    let large = 1 << 31;
+    for (operator, extents, variant, policy) in [
+        ("prefix_sum", vec![("n", large)], "inclusive", "fp32"),
+        ("masked_select", vec![("n", large)], "", "fp32"),
+        ("sort", vec![("n", large)], "keys", "int32"),
+        ("csr_to_dense", vec![("m", 1 << 20), ("n", 1 << 12), ("elements", 9)], "", "fp32"),
+        ("dense_to_csr", vec![("m", 1 << 20), ("n", 1 << 12), ("elements", 9)], "", "fp32"),
+        // 2^64 elements, whose number is 0 in 64 bits.
+        ("csr_to_dense", vec![("m", 1 << 30), ("n", 1 << 34), ("elements", 9)], "", "fp32"),
+        ("dense_to_csr", vec![("m", 1 << 32), ("n", 1 << 32), ("elements", 9)], "", "fp32"),
+        ("csr_to_csc", vec![("m", 1 << 20), ("n", 1 << 20), ("elements", large - 1)], "", "fp32"),
+        ("spmv", vec![("m", u64::MAX), ("n", 9), ("elements", 9)], "", "fp32"),
+    ] {
+        let why = refusal(operator, &extents, variant, policy);
+        assert!(why.starts_with("elements are numbered by 32 bits"), "{operator} {extents:?}: {why}");
+    }
+}
+
+#[test]
+fn what_no_sparse_matrix_has_is_no_uniform_one() {
+    let why = refusal("spmv", &[("m", 5), ("n", 5), ("elements", 5)], "power-law", "fp32");
+    assert_eq!(why, "`power-law` is no spread of elements");
+}
+
+#[test]
+fn blocks_have_a_place_along_each_axis_of_a_gpu() {
+    let gemm = find("gemm").expect("an operator");
+    for sizes in [[70_000, 64, 64], [1, 1 << 23, 64]] {
+        let [batch, m, n] = sizes;
+        let problem = Problem::new(&[("batch", batch), ("m", m), ("n", n), ("k", 64)], "nn");
+        for rung in gemm.ladder {
+            let policy = if rung.name == "tensor_cores" { "fp16" } else { "fp32" };
+            let policy = policy.parse().expect("a policy");
+            let why = gemm.plan_on(rung, &problem, policy, Machine::Gpu(Arch::Sm90a)).expect_err(rung.name);
+            assert!(why.to_string().contains("blocks along an axis, and a GPU has 65535"), "{}: {why}", rung.name);
+            assert!(gemm.plan_on(rung, &problem, policy, Machine::Cpu).is_ok(), "{}", rung.name);
+        }
+    }
+    let batched = Problem::new(&[("batch", 70_000), ("m", 64), ("n", 64), ("k", 64)], "nn");
+    let why = gemm.plan(&batched, "fp16".parse().expect("a policy"), Machine::Gpu(Arch::Sm90a)).expect_err("70000 products");
+    assert_eq!(why.to_string(), "`gemm_batched` would have 70000 blocks along an axis, and a GPU has 65535");
+}
+
+#[test]
+fn a_window_without_a_place_is_named() {
+    let [x, weight] = [[1, 1, 2, 2], [1, 1, 5, 5]].map(|shape| Tensor::ones(DType::F32, &shape).expect("memory"));
+    let why = conv2d(&x, &weight, None, Channels::First, Window::default()).expect_err("a window larger than its image");
+    assert_eq!(why.to_string(), "a window of 5 x 5 is larger than 2 x 2 with 0 around");
+}
+
+#[test]
+fn nothing_to_see_and_no_cap_are_told_from_all_and_none() {
+    let q = Tensor::ones(DType::F32, &[1, 2, 64]).expect("memory");
+    let cache = Tensor::ones(DType::F32, &[1, 16, 2, 64]).expect("memory");
+    let (table, lengths) =
+        (Tensor::from_vec(&[1, 1], vec![0]).expect("memory"), Tensor::from_vec(&[1], vec![5]).expect("memory"));
+    let pages = Pages { keys: &cache, values: &cache, table: &table, lengths: &lengths };
+    let said = |scores: Scores<'_>| attention_decode(&q, &pages, &scores).map(drop).map_err(|error| error.to_string());
+    let [window, cap] = [
+        said(Scores { window: Some(0), ..Scores::default() }).expect_err("no keys"),
+        said(Scores { cap: Some(0.0), ..Scores::default() }).expect_err("a cap of 0"),
+    ];
+    assert!(window.starts_with("`window` is 0: ") && cap.starts_with("`cap` is 0: "), "{window}; {cap}");
+    // No number of 32 bits, but for 0.
+    let small = said(Scores { cap: Some(1e-60), ..Scores::default() }).expect_err("a cap of no more than 0");
+    assert!(small.contains("capped at"), "{small}");
+    assert_eq!(said(Scores { window: Some(1), cap: Some(0.3), ..Scores::default() }), Ok(()));
+}
+
+#[test]
+fn elements_of_a_dense_matrix_have_no_spread() {
+    let operator = find("dense_to_csr").expect("an operator");
+    let quick = (operator.quick)().into_iter().map(|(problem, _)| problem);
+    let all: Vec<Problem> = (operator.edges)().into_iter().chain((operator.further_suite)()).chain(quick).collect();
+    assert!(all.len() > 3 && all.iter().all(|problem| problem.variant.is_empty()), "{all:?}");
+}

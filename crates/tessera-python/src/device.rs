@@ -1,0 +1,112 @@
+//! Devices, each opened once in a process.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use tessera::emu::{Console, EmuOptions, LaunchOptions, Launched};
+use tessera::runtime::{Device, DriverDevice};
+use tessera::types::Device as Product;
+
+use crate::error::Failure;
+
+static CUDA: Mutex<BTreeMap<u32, DriverDevice>> = Mutex::new(BTreeMap::new());
+/// Numbers of emulated devices, beyond those of GPUs.
+static NEXT: AtomicU64 = AtomicU64::new(u32::MAX as u64);
+static EMULATED: Mutex<Vec<(Host, Arc<Emulated>)>> = Mutex::new(Vec::new());
+
+/// How kernels on host arrays run, see `tessera/_device.py`.
+#[derive(Clone, Debug, PartialEq, FromPyObject)]
+pub(crate) struct Host {
+    device: String,
+    target: Option<String>,
+    sanitize: Option<String>,
+    schedule: Option<String>,
+    seed: u64,
+    pub(crate) threads: Option<usize>,
+}
+
+/// Where a launch on host arrays goes.
+pub(crate) enum Place {
+    Cpu { checked: bool },
+    Emulator(Arc<Emulated>),
+}
+
+/// An emulated GPU. What its launches find is kept by one console, so they take turns.
+pub(crate) struct Emulated {
+    pub(crate) device: DriverDevice,
+    /// What no other device of the process has.
+    pub(crate) number: u64,
+    console: Arc<Console>,
+    turn: Mutex<()>,
+}
+
+impl Emulated {
+    /// Runs work, and gives what launches meanwhile found and printed.
+    pub(crate) fn watched<T>(&self, work: impl FnOnce() -> T) -> (T, Vec<Launched>) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = work();
+        (done, self.console.take())
+    }
+
+    /// Launches to come get another device: a fault is the end of the one that it happened on.
+    pub(crate) fn forget(&self) {
+        let mut known = EMULATED.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(_, emulated)| emulated.number != self.number);
+    }
+}
+
+/// The GPU of a number.
+pub(crate) fn cuda(py: Python<'_>, ordinal: u32) -> PyResult<DriverDevice> {
+    let mut known = CUDA.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(device) = known.get(&ordinal) {
+        return Ok(device.clone());
+    }
+    let fail = |text: String| Failure::plain("device", format!("GPU {ordinal}: {text}")).raise(py);
+    let opened = Device::cuda(ordinal).map_err(|error| fail(error.to_string()))?;
+    let device = opened.driver().cloned().ok_or_else(|| fail("it has no driver".to_owned()))?;
+    known.insert(ordinal, device.clone());
+    Ok(device)
+}
+
+impl Host {
+    /// Where kernels on host arrays run.
+    pub(crate) fn place(&self, py: Python<'_>) -> PyResult<Place> {
+        if self.device == "cpu" {
+            return Ok(Place::Cpu { checked: self.sanitize.is_some() });
+        }
+        let mut known = EMULATED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, emulated)) = known.iter().find(|(host, _)| host == self) {
+            return Ok(Place::Emulator(Arc::clone(emulated)));
+        }
+        let emulated = Arc::new(self.open(py, NEXT.fetch_add(1, Ordering::Relaxed))?);
+        known.push((self.clone(), Arc::clone(&emulated)));
+        Ok(Place::Emulator(emulated))
+    }
+
+    fn open(&self, py: Python<'_>, number: u64) -> PyResult<Emulated> {
+        let refuse = |text: String| Failure::plain("argument", text).raise(py);
+        let fail = |text: String| Failure::plain("device", text).raise(py);
+        let mut launch = LaunchOptions { seed: self.seed, threads: self.threads, ..LaunchOptions::default() };
+        if let Some(checks) = &self.sanitize {
+            launch.sanitize = checks.parse().map_err(refuse)?;
+        }
+        if let Some(schedule) = &self.schedule {
+            launch.schedule = schedule.parse().map_err(refuse)?;
+        }
+        let mut options = EmuOptions { launch, ..EmuOptions::default() };
+        if let Some(name) = &self.target {
+            let chip = |product: &&Product| product.arch.name().trim_end_matches(['a', 'f']) == name.trim_end_matches(['a', 'f']);
+            let found = Product::by_name(name).or_else(|| Product::ALL.iter().rfind(chip));
+            let product = found.ok_or_else(|| {
+                let known: Vec<&str> = Product::ALL.iter().map(|product| product.name).collect();
+                refuse(format!("`{name}` is no device: one of {}", known.join(", ")))
+            })?;
+            options.device = product.name.to_owned();
+        }
+        let (device, console) = Device::watched_emulator(&options).map_err(|error| fail(error.to_string()))?;
+        let device = device.driver().cloned().ok_or_else(|| fail("the emulator has no driver".to_owned()))?;
+        Ok(Emulated { device, number, console, turn: Mutex::new(()) })
+    }
+}

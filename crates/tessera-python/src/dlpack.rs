@@ -1,0 +1,128 @@
+//! DLPack: arrays of any library that speaks it (<https://dmlc.github.io/dlpack/latest/>, versions 0.8 to 1).
+
+#![allow(unsafe_code, reason = "reads C structures behind a capsule")]
+
+use std::ffi::{CStr, c_void};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+use tessera::types::DType;
+
+use crate::array::{Given, refuse, row_major};
+
+/// `DLTensor`.
+#[repr(C)]
+struct Array {
+    data: *mut c_void,
+    device_type: i32,
+    device_id: i32,
+    ndim: i32,
+    code: u8,
+    bits: u8,
+    lanes: u16,
+    shape: *const i64,
+    strides: *const i64,
+    byte_offset: u64,
+}
+
+/// `DLManagedTensor`.
+#[repr(C)]
+struct Managed {
+    array: Array,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+}
+
+/// `DLManagedTensorVersioned`.
+#[repr(C)]
+struct Versioned {
+    major: u32,
+    minor: u32,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    flags: u64,
+    array: Array,
+}
+
+const OLD: &CStr = c"dltensor";
+const NEW: &CStr = c"dltensor_versioned";
+const HOST: i32 = 1;
+const CUDA: i32 = 2;
+const PINNED: i32 = 3;
+const MANAGED: i32 = 13;
+
+/// The array of an object that has `__dlpack__`. The capsule is the array's owner and stays unused: dropping it gives the array back.
+pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Given> {
+    let py = object.py();
+    let keywords = PyDict::new(py);
+    keywords.set_item("max_version", (1, 0))?;
+    // Libraries from before version 1 know no keyword; arrays that must not be written cannot be given by these.
+    let capsule = object.call_method("__dlpack__", (), Some(&keywords)).or_else(|_| object.call_method0("__dlpack__"));
+    let capsule = capsule.map_err(|error| refuse(py, format!("`{}` gives no array by DLPack: {error}", object.get_type())))?;
+    let capsule: Bound<'_, PyCapsule> = capsule.cast_into()?;
+    let (array, readonly) = if capsule.is_valid_checked(Some(NEW)) {
+        // SAFETY: a capsule of this name holds this structure, and lives.
+        let versioned = unsafe { capsule.pointer_checked(Some(NEW))?.cast::<Versioned>().as_ref() };
+        if versioned.major > 1 {
+            return Err(refuse(
+                py,
+                format!("the array speaks DLPack {}.{}, and 1 is understood", versioned.major, versioned.minor),
+            ));
+        }
+        (&versioned.array, versioned.flags & 1 != 0)
+    } else {
+        // SAFETY: as above.
+        (unsafe { &capsule.pointer_checked(Some(OLD))?.cast::<Managed>().as_ref().array }, false)
+    };
+    // JAX's arrays never change, and its older versions have no way to say so.
+    let never_changes = object.get_type().module()?.to_str()?.starts_with("jax");
+    let gpu = match array.device_type {
+        HOST | PINNED => None,
+        CUDA | MANAGED => Some(array.device_id.unsigned_abs()),
+        other => {
+            return Err(refuse(
+                py,
+                format!("the array is on a device of DLPack's kind {other}: it is on the CPU or a CUDA device"),
+            ));
+        }
+    };
+    let dtype = dtype_of(array.code, array.bits, array.lanes).ok_or_else(|| {
+        refuse(
+            py,
+            format!("no kernel takes elements of DLPack's code {} with {} bits in {} lanes", array.code, array.bits, array.lanes),
+        )
+    })?;
+    let rank = usize::try_from(array.ndim).map_err(|_| refuse(py, "an array of fewer than 0 axes"))?;
+    // SAFETY: `ndim` numbers are there, unless it is 0.
+    let numbers = |first: *const i64| if rank == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(first, rank) } };
+    let whole = |numbers: &[i64]| numbers.iter().map(|&number| usize::try_from(number).ok()).collect::<Option<Vec<usize>>>();
+    let backwards = || refuse(py, "strides that run backwards: pass a copy");
+    let shape = whole(numbers(array.shape)).ok_or_else(backwards)?;
+    let strides =
+        if array.strides.is_null() { row_major(&shape) } else { whole(numbers(array.strides)).ok_or_else(backwards)? };
+    let address = array.data as u64 + array.byte_offset;
+    Ok(Given { dtype, shape, strides, address, gpu, readonly: readonly || never_changes, owner: capsule.into_any().unbind() })
+}
+
+/// `DLDataTypeCode` with a width.
+fn dtype_of(code: u8, bits: u8, lanes: u16) -> Option<DType> {
+    Some(match (code, bits, lanes) {
+        (0, 8, 1) => DType::I8,
+        (0, 16, 1) => DType::I16,
+        (0, 32, 1) => DType::I32,
+        (0, 64, 1) => DType::I64,
+        (1, 8, 1) => DType::U8,
+        (1, 16, 1) => DType::U16,
+        (1, 32, 1) => DType::U32,
+        (1, 64, 1) => DType::U64,
+        (2, 16, 1) => DType::F16,
+        (2, 32, 1) => DType::F32,
+        (2, 64, 1) => DType::F64,
+        (4, 16, 1) => DType::BF16,
+        (6, 8, 1) => DType::B1,
+        (10, 8, 1) => DType::F8E4M3,
+        (12, 8, 1) => DType::F8E5M2,
+        (14, 8, 1) => DType::E8M0,
+        _ => return None,
+    })
+}

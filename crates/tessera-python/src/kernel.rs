@@ -1,0 +1,361 @@
+//! Kernels: read from a program's live functions, compiled for arguments, launched on arrays as they lie.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use tessera::compile::CompileOptions;
+use tessera::driver::StreamHandle;
+use tessera::lang::{Builtin, Space};
+use tessera::runtime::{
+    Device, DriverDevice, Kernel as Compiled, KernelError, LaunchGrid, LaunchOptions, Often, PreparedLaunch, Tensor, Value,
+};
+
+use crate::array::refuse;
+use crate::device::{Host, Place, cuda};
+use crate::error::{Failure, of_kernel};
+use crate::live::{Texts, root};
+use crate::often::{self, Form, Launches};
+use crate::stage::Stage;
+use crate::stream;
+use crate::value::Argument;
+
+/// Nanoseconds that compiling may take; 0 for as long as it takes.
+static TIMEOUT: AtomicU64 = AtomicU64::new(0);
+
+/// A kernel of a program.
+#[pyclass(frozen)]
+pub(crate) struct Kernel {
+    inner: Compiled,
+    parameters: Vec<String>,
+    /// Of each parameter, whether its value is compiled in.
+    constants: Vec<bool>,
+    indent: usize,
+    often: Launches,
+}
+
+/// What a launch is asked to be.
+struct Asked<'a> {
+    names: Vec<&'a str>,
+    arguments: Vec<Argument>,
+    grid: LaunchGrid,
+    options: CompileOptions,
+}
+
+impl<'a> Asked<'a> {
+    /// The same without its arguments.
+    fn clone_form(&self) -> Asked<'a> {
+        Asked { names: self.names.clone(), arguments: Vec::new(), grid: self.grid, options: self.options.clone() }
+    }
+}
+
+#[pymethods]
+impl Kernel {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        root_name: &str,
+        kernel: &str,
+        modules: BTreeMap<String, (String, String, Option<String>)>,
+        indent: usize,
+    ) -> PyResult<Kernel> {
+        let texts = Texts::new(modules);
+        let first = root(&texts, root_name)?;
+        let inner = py.detach(|| Compiled::from_live(first, &texts, kernel)).map_err(|error| of_kernel(py, &error, indent))?;
+        let parameters: Vec<String> = inner.parameters().into_iter().map(|(name, _)| name.to_owned()).collect();
+        let constants = parameters.iter().map(|name| inner.is_constant(name)).collect();
+        Ok(Kernel { inner, parameters, constants, indent, often: Launches::default() })
+    }
+
+    /// Names of the parameters.
+    #[getter]
+    fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.parameters)
+    }
+
+    /// Runs it. Gives what it printed, and what there is to say of how it was compiled.
+    #[expect(clippy::too_many_arguments, reason = "Python's call has them")]
+    fn launch(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        keywords: &Bound<'_, PyDict>,
+        grid: Option<Vec<u32>>,
+        stream: Option<u64>,
+        block: Option<u32>,
+        config: BTreeMap<String, i64>,
+        host: &Bound<'_, PyAny>,
+    ) -> PyResult<(String, Vec<String>)> {
+        let asked = self.asked(py, args, keywords, grid, block, config)?;
+        let gpus = || asked.arguments.iter().flat_map(Argument::arrays).map(|given| given.gpu);
+        match gpus().next().flatten() {
+            None => {
+                if let Some(other) = gpus().flatten().next() {
+                    return Err(refuse(
+                        py,
+                        format!("arrays on the host and on GPU {other} are given to one launch: copy some of them"),
+                    ));
+                }
+                self.on_host(py, &asked, &host.extract()?)
+            }
+            Some(ordinal) => {
+                if gpus().any(|gpu| gpu != Some(ordinal)) {
+                    return Err(refuse(
+                        py,
+                        format!("arrays on GPU {ordinal} and elsewhere are given to one launch: copy some of them"),
+                    ));
+                }
+                self.on_gpu(py, &asked, &cuda(py, ordinal)?, stream)
+            }
+        }
+    }
+
+    /// Its text at a level, for arguments like these.
+    fn compile(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        keywords: &Bound<'_, PyDict>,
+        target: &str,
+        emit: &str,
+    ) -> PyResult<String> {
+        let asked = self.asked(py, args, keywords, None, None, BTreeMap::new())?;
+        let values = self.values(&asked, |given, name| given.on_host(py, name))?;
+        py.detach(|| crate::emit::text(&self.inner, &values, target, emit)).map_err(|error| error.raise(py, self.indent))
+    }
+}
+
+impl Kernel {
+    fn asked(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        keywords: &Bound<'_, PyDict>,
+        grid: Option<Vec<u32>>,
+        block: Option<u32>,
+        config: BTreeMap<String, i64>,
+    ) -> PyResult<Asked<'_>> {
+        let name = self.inner.name();
+        if args.len() > self.parameters.len() {
+            let text = format!(
+                "`{name}` takes {} arguments, and {} are given: {}",
+                self.parameters.len(),
+                args.len(),
+                self.parameters.join(", ")
+            );
+            return Err(refuse(py, text));
+        }
+        let mut names: Vec<&str> = Vec::new();
+        let mut arguments = Vec::new();
+        for (parameter, object) in self.parameters.iter().zip(args.iter()) {
+            names.push(parameter);
+            arguments.push(Argument::of(&object, parameter)?);
+        }
+        for (key, object) in keywords.iter() {
+            let key: String = key.extract()?;
+            let Some(at) = self.parameters.iter().position(|parameter| *parameter == key) else {
+                return Err(refuse(py, format!("`{name}` has no parameter `{key}`: it has {}", self.parameters.join(", "))));
+            };
+            if at < args.len() {
+                return Err(refuse(py, format!("`{name}` is given `{key}` twice")));
+            }
+            names.push(&self.parameters[at]);
+            arguments.push(Argument::of(&object, &key)?);
+        }
+        let grid = match grid {
+            None => LaunchGrid::Auto,
+            Some(blocks) => {
+                let axis = |at: usize| blocks.get(at).copied().unwrap_or(1);
+                LaunchGrid::Blocks([axis(0), axis(1), axis(2)])
+            }
+        };
+        let options = CompileOptions { block, config: config.into_iter().collect(), ..CompileOptions::default() };
+        Ok(Asked { names, arguments, grid, options })
+    }
+
+    fn values<'a>(
+        &self,
+        asked: &Asked<'a>,
+        tensor: impl Fn(&crate::array::Given, &str) -> PyResult<Tensor>,
+    ) -> PyResult<Vec<(&'a str, Value)>> {
+        let named = asked.names.iter().zip(&asked.arguments);
+        named.map(|(name, argument)| Ok((*name, argument.value(|given| tensor(given, name))?))).collect()
+    }
+
+    /// Does what compiles, within the time that there is.
+    fn within<T: Send + 'static>(
+        &self,
+        values: &[(&str, Value)],
+        asked: &Asked<'_>,
+        work: impl Fn(&Compiled, &[(&str, Value)], &CompileOptions) -> Result<T, KernelError>,
+    ) -> Result<T, Stopped> {
+        let limit = TIMEOUT.load(Ordering::Relaxed);
+        let begun = Instant::now();
+        let made = work(&self.inner, values, &asked.options).map_err(Stopped::Kernel)?;
+        match Duration::from_nanos(limit) {
+            Duration::ZERO => Ok(made),
+            limit if begun.elapsed() <= limit => Ok(made),
+            limit => Err(Stopped::TooLong(limit)),
+        }
+    }
+
+    fn raise(&self, py: Python<'_>, stopped: Stopped) -> PyErr {
+        match stopped {
+            Stopped::Kernel(error) => of_kernel(py, &error, self.indent),
+            Stopped::TooLong(limit) => {
+                let text = format!("`{}` was not compiled within {} s", self.inner.name(), limit.as_secs_f64());
+                Failure::plain("timeout", text).raise(py)
+            }
+            Stopped::Found(text, findings) => Failure::plain("sanitizer", text).with_findings(findings).raise(py),
+        }
+    }
+
+    /// Refuses to write arrays that must not be.
+    fn refuse_readonly<'a>(&self, py: Python<'_>, asked: &Asked<'_>, written: impl Iterator<Item = &'a str>) -> PyResult<()> {
+        for name in written {
+            let Some(at) = asked.names.iter().position(|own| *own == name) else { continue };
+            if asked.arguments[at].arrays().iter().any(|given| given.readonly) {
+                return Err(refuse(
+                    py,
+                    format!("`{}` writes `{name}`, and that array must not be written: pass a copy", self.inner.name()),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn on_host(&self, py: Python<'_>, asked: &Asked<'_>, host: &Host) -> PyResult<(String, Vec<String>)> {
+        match host.place(py)? {
+            Place::Cpu { checked } => {
+                let values = self.values(asked, |given, name| given.on_host(py, name))?;
+                let launch = py
+                    .detach(|| {
+                        self.within(&values, asked, |kernel, values, options| {
+                            kernel.prepare(values, asked.grid, options, &Device::Cpu)
+                        })
+                    })
+                    .map_err(|stopped| self.raise(py, stopped))?;
+                self.refuse_readonly(py, asked, launch.written())?;
+                let options = LaunchOptions { checked, threads: host.threads, ..LaunchOptions::default() };
+                let printed = py
+                    .detach(|| launch.run_with(&options).map_err(Stopped::Kernel))
+                    .map_err(|stopped| self.raise(py, stopped))?;
+                Ok((printed, notes(&launch)))
+            }
+            Place::Emulator(emulated) => {
+                let device = &emulated.device;
+                let arrays: Vec<_> = asked.arguments.iter().flat_map(Argument::arrays).collect();
+                let stage = Stage::new(py, device, &arrays)?;
+                let staged = asked.arguments.iter().map(|argument| argument.staged(|given| stage.given(py, given)));
+                let staged = Asked { arguments: staged.collect::<PyResult<_>>()?, ..asked.clone_form() };
+                let stream = device.stream().handle();
+                let (launch, notes) = self.found(py, &staged, (device, emulated.number), stream)?;
+                let (ran, launched) = py.detach(|| {
+                    emulated.watched(|| {
+                        let queued =
+                            often::enqueue(&launch, stream, &staged.names, &staged.arguments, |name| self.is_constant(name));
+                        queued.and_then(|()| device.stream().synchronize().map_err(|error| launch.stopped(error)))
+                    })
+                });
+                let printed: String = launched.iter().map(|launched| launched.report.output.as_str()).collect();
+                ran.map_err(|error| {
+                    emulated.forget();
+                    let (text, findings) = crate::finding::told(&launched);
+                    self.raise(py, if findings.is_empty() { Stopped::Kernel(error) } else { Stopped::Found(text, findings) })
+                })?;
+                let written: Vec<&str> = launch.prepared.written().collect();
+                let named = asked.names.iter().zip(&asked.arguments);
+                let results = named.filter(|(name, _)| written.contains(name)).flat_map(|(_, argument)| argument.arrays());
+                stage.bring_back(py, results)?;
+                Ok((printed, notes))
+            }
+        }
+    }
+
+    fn is_constant(&self, name: &str) -> bool {
+        self.parameters.iter().position(|own| own == name).is_some_and(|at| self.constants[at])
+    }
+
+    /// The packed launch for arguments on a device, and what there is to say of how it was compiled.
+    fn found(
+        &self,
+        py: Python<'_>,
+        asked: &Asked<'_>,
+        (device, number): (&DriverDevice, u64),
+        stream: StreamHandle,
+    ) -> PyResult<(Arc<Often>, Vec<String>)> {
+        // Choices of the caller's are rare, and not part of a form.
+        let form = asked.options.config.is_empty().then(|| {
+            let is_constant = |name: &str| self.is_constant(name);
+            Form::of((number, asked.grid), (stream, asked.options.block), &asked.names, &asked.arguments, is_constant)
+        });
+        if let Some(launch) = form.as_ref().and_then(|form| self.often.find(form)) {
+            return Ok((launch, Vec::new()));
+        }
+        let values = self.values(asked, |given, name| given.on_device(py, device, name))?;
+        let prepared = py.detach(|| {
+            self.within(&values, asked, |kernel, values, options| kernel.prepare_often(values, asked.grid, options, device))
+        });
+        let launch = Arc::new(prepared.map_err(|stopped| self.raise(py, stopped))?);
+        self.refuse_readonly(py, asked, launch.prepared.written())?;
+        if let Some(form) = form {
+            self.often.keep(form, &launch);
+        }
+        let notes = launch.remark.iter().map(|remark| remark.render(false)).collect();
+        Ok((launch, notes))
+    }
+
+    fn on_gpu(
+        &self,
+        py: Python<'_>,
+        asked: &Asked<'_>,
+        device: &DriverDevice,
+        stream: Option<u64>,
+    ) -> PyResult<(String, Vec<String>)> {
+        let stream = stream::handle(py, stream, device)?;
+        let (launch, notes) = self.found(py, asked, (device, device.properties().ordinal.into()), stream)?;
+        let queued = often::enqueue(&launch, stream, &asked.names, &asked.arguments, |name| self.is_constant(name));
+        queued.map_err(|error| self.raise(py, Stopped::Kernel(error)))?;
+        Ok((String::new(), notes))
+    }
+}
+
+/// Why a launch did not happen.
+pub(crate) enum Stopped {
+    Kernel(KernelError),
+    TooLong(Duration),
+    Found(String, Vec<String>),
+}
+
+/// What there is to say of how a kernel was compiled.
+fn notes(launch: &PreparedLaunch) -> Vec<String> {
+    if launch.is_cached() {
+        return Vec::new();
+    }
+    launch.remark().map(|remark| remark.render(launch.sources(), false)).into_iter().collect()
+}
+
+/// The language's functions: space, name, parameters, what each does.
+#[pyfunction]
+pub(crate) fn builtins() -> Vec<(&'static str, &'static str, &'static str, &'static str)> {
+    let space = |space: Space| match space {
+        Space::Tile => "tile",
+        Space::TileMethod => "tile method",
+        Space::ArrayMethod => "array method",
+        Space::ViewMethod => "view method",
+        Space::RawMethod => "raw method",
+        Space::Python => "python",
+        Space::Math => "math",
+    };
+    Builtin::ALL.iter().map(|builtin| builtin.row()).map(|row| (space(row.space), row.name, row.signature, row.doc)).collect()
+}
+
+/// Sets how long compiling may take, in seconds; gives the limit before. 0 is none.
+#[pyfunction]
+pub(crate) fn set_compiler_timeout(seconds: f64) -> f64 {
+    let before = TIMEOUT.swap((seconds.max(0.0) * 1e9) as u64, Ordering::Relaxed);
+    before as f64 / 1e9
+}

@@ -1,0 +1,142 @@
+//! Launches on a device that are asked for again and again: what they were compiled to and packed as is found by the form of their arguments.
+//!
+//! The form of an array is its type, sizes, strides, alignment and which of the others it shares memory with; of a constant parameter its value;
+//! of a number that is passed at launch its kind. A launch that is found costs a copy of its parameters and the driver's own call.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tessera::driver::StreamHandle;
+use tessera::lang::ConstValue;
+use tessera::runtime::{Argument as Packed, Array, Constant, KernelError, LaunchGrid, Often};
+
+use crate::array::Given;
+use crate::value::Argument;
+
+/// Launches that are kept for one kernel. Those beyond it are packed anew each time.
+const MOST: usize = 1024;
+
+/// Alignments beyond this make no difference to any kernel.
+const ALIGN: u32 = 8;
+
+/// What decides how a launch is compiled and packed, and on which device.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Form(Vec<u64>);
+
+impl Form {
+    /// The form of a launch's arguments. `is_constant` says of a parameter that its value is compiled in.
+    pub(crate) fn of(
+        (device, grid): (u64, LaunchGrid),
+        (stream, block): (StreamHandle, Option<u32>),
+        names: &[&str],
+        arguments: &[Argument],
+        is_constant: impl Fn(&str) -> bool,
+    ) -> Form {
+        let mut words = vec![device, stream.0, block.map_or(0, u64::from)];
+        match grid {
+            LaunchGrid::Auto => words.push(0),
+            LaunchGrid::Blocks(blocks) => words.extend(std::iter::once(1).chain(blocks.map(u64::from))),
+        }
+        let mut arrays: Vec<(u64, u64)> = Vec::new();
+        for (name, argument) in names.iter().zip(arguments) {
+            text(name, &mut words);
+            match argument {
+                Argument::Array(given) => {
+                    words.push(2);
+                    array(given, &mut words, &mut arrays);
+                }
+                Argument::List(items) => {
+                    words.extend([3, items.len() as u64]);
+                    // A list's arrays stand in a table that is made once.
+                    for given in items {
+                        words.push(given.address);
+                        array(given, &mut words, &mut arrays);
+                    }
+                }
+                Argument::Constant(value) => constant(value, is_constant(name), &mut words),
+            }
+        }
+        Form(words)
+    }
+}
+
+fn text(text: &str, words: &mut Vec<u64>) {
+    words.push(text.len() as u64);
+    for chunk in text.as_bytes().chunks(8) {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        words.push(u64::from_le_bytes(bytes));
+    }
+}
+
+fn array(given: &Given, words: &mut Vec<u64>, arrays: &mut Vec<(u64, u64)>) {
+    let (start, end) = (given.address, given.address + given.span() as u64);
+    let shared = arrays.iter().enumerate().filter(|(_, (from, to))| start < *to && *from < end);
+    let shared = shared.fold(0, |bits, (at, _)| bits | 1 << (at % 64));
+    arrays.push((start, end));
+    let align = given.address.trailing_zeros().min(ALIGN);
+    words.extend([given.dtype as u64, u64::from(align), shared, u64::from(given.readonly), given.shape.len() as u64]);
+    words.extend(given.shape.iter().chain(&given.strides).map(|&extent| extent as u64));
+}
+
+fn constant(value: &ConstValue, is_constant: bool, words: &mut Vec<u64>) {
+    match value {
+        ConstValue::None => words.push(4),
+        ConstValue::Bool(value) => words.extend([5, if is_constant { u64::from(*value) } else { 2 }]),
+        ConstValue::Int(value) if is_constant => words.extend([6, *value as u64]),
+        // Numbers of 32 and of 64 bits are of two types.
+        ConstValue::Int(value) => words.extend([7, u64::from(i32::try_from(*value).is_ok())]),
+        ConstValue::Float(value) if is_constant => words.extend([8, value.to_bits()]),
+        ConstValue::Float(_) => words.push(9),
+        ConstValue::Str(own) => {
+            words.push(10);
+            text(own, words);
+        }
+        ConstValue::DType(dtype) => words.extend([11, *dtype as u64]),
+        ConstValue::Tuple(items) => {
+            words.extend([12, items.len() as u64]);
+            // Tuples are compiled in, items and all.
+            items.iter().for_each(|item| constant(item, true, words));
+        }
+    }
+}
+
+/// The launches that were packed.
+#[derive(Default)]
+pub(crate) struct Launches(Mutex<HashMap<Form, Arc<Often>>>);
+
+impl Launches {
+    pub(crate) fn find(&self, form: &Form) -> Option<Arc<Often>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(form).cloned()
+    }
+
+    pub(crate) fn keep(&self, form: Form, launch: &Arc<Often>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < MOST {
+            known.insert(form, Arc::clone(launch));
+        }
+    }
+}
+
+/// Queues a packed launch with the addresses and numbers of these arguments, which have its form.
+pub(crate) fn enqueue(
+    launch: &Often,
+    stream: StreamHandle,
+    names: &[&str],
+    arguments: &[Argument],
+    is_constant: impl Fn(&str) -> bool,
+) -> Result<(), KernelError> {
+    let mut changes: Vec<(&str, Packed<Array>)> = Vec::with_capacity(arguments.len());
+    for (name, argument) in names.iter().zip(arguments) {
+        match argument {
+            Argument::Array(given) => changes.push((name, Packed::Array(given.by_address()))),
+            Argument::Constant(_) if is_constant(name) => {}
+            Argument::Constant(ConstValue::Int(value)) => changes.push((name, Packed::Constant(Constant::Int(*value)))),
+            Argument::Constant(ConstValue::Float(value)) => changes.push((name, Packed::Constant(Constant::Float(*value)))),
+            Argument::Constant(ConstValue::Bool(value)) => changes.push((name, Packed::Constant(Constant::Bool(*value)))),
+            // Part of the form.
+            Argument::List(_) | Argument::Constant(_) => {}
+        }
+    }
+    launch.prepared.enqueue(stream, &changes).map_err(KernelError::Device)
+}

@@ -1,0 +1,35 @@
+//! Streams of the caller's.
+
+use pyo3::prelude::*;
+use tessera::driver::{DriverError, StreamHandle};
+use tessera::runtime::{DeviceError, DriverDevice, KernelError, PreparedLaunch};
+
+/// The stream that a launch goes to: that which is named, else PyTorch's current one, else the device's default stream.
+pub(crate) fn handle(py: Python<'_>, named: Option<u64>, device: &DriverDevice) -> PyResult<StreamHandle> {
+    if let Some(handle) = named {
+        return Ok(StreamHandle(handle));
+    }
+    let modules = py.import("sys")?.getattr("modules")?;
+    let Ok(torch) = modules.get_item("torch") else { return Ok(StreamHandle::DEFAULT) };
+    let stream = torch.getattr("cuda")?.call_method1("current_stream", (device.properties().ordinal,))?;
+    Ok(StreamHandle(stream.getattr("cuda_stream")?.extract()?))
+}
+
+/// Queues launches on a stream. Memory of the launches' own is made and freed in the order of the device's own stream, which waits for the
+/// caller's, and the other way round, where there is such memory.
+pub(crate) fn enqueue(device: &DriverDevice, launches: &[&PreparedLaunch], stream: StreamHandle) -> Result<(), KernelError> {
+    let of_driver = |error: DriverError| KernelError::Device(DeviceError::from(error));
+    let own = launches.iter().filter_map(|launch| launch.on_device()).any(|launch| launch.owns_memory());
+    if own {
+        let made = device.context().event().map_err(of_driver)?;
+        made.record(device.stream()).and_then(|()| made.hold(stream)).map_err(of_driver)?;
+    }
+    for launch in launches.iter().filter_map(|launch| launch.on_device()) {
+        launch.enqueue_in(stream).map_err(of_driver)?;
+    }
+    if own {
+        let used = device.context().event().map_err(of_driver)?;
+        used.record_in(stream).and_then(|()| device.stream().wait(&used)).map_err(of_driver)?;
+    }
+    Ok(())
+}

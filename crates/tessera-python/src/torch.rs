@@ -1,0 +1,93 @@
+//! PyTorch's tensors, by their attributes. Launching a kernel on five of them should take a few microseconds, so what is asked of each is little, and
+//! types are found by their objects' addresses.
+
+use std::collections::HashMap;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyString;
+use tessera::types::DType;
+
+use crate::array::{Given, refuse};
+use crate::dtype;
+
+/// What is known of PyTorch, once it is imported.
+struct Torch {
+    tensor: Py<PyAny>,
+    parameter: Py<PyAny>,
+    /// Element types by the addresses of PyTorch's objects, which live as long as the process.
+    dtypes: HashMap<usize, DType>,
+}
+
+static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
+
+fn torch(py: Python<'_>) -> PyResult<Option<&'static Torch>> {
+    if let Some(known) = TORCH.get(py) {
+        return Ok(Some(known));
+    }
+    let modules = py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?;
+    let Ok(module) = modules.get_item(intern!(py, "torch")) else { return Ok(None) };
+    // It is there, and not yet whole, while it is being imported.
+    let (Ok(tensor), Ok(nn)) = (module.getattr("Tensor"), module.getattr("nn")) else { return Ok(None) };
+    let Ok(parameter) = nn.getattr("Parameter") else { return Ok(None) };
+    let mut dtypes = HashMap::new();
+    for dtype in DType::ALL {
+        if let Ok(object) = module.getattr(dtype::name(*dtype))
+            && *dtype != DType::TF32
+        {
+            dtypes.insert(object.as_ptr() as usize, *dtype);
+        }
+    }
+    let known = Torch { tensor: tensor.unbind(), parameter: parameter.unbind(), dtypes };
+    Ok(Some(TORCH.get_or_init(py, || known)))
+}
+
+/// A tensor or a parameter of PyTorch's own class; `None` where it is something else.
+pub(crate) fn plain(object: &Bound<'_, PyAny>) -> PyResult<Option<Given>> {
+    let py = object.py();
+    let Some(torch) = torch(py)? else { return Ok(None) };
+    let class = object.get_type();
+    if !class.is(&torch.tensor) && !class.is(&torch.parameter) {
+        return Ok(None);
+    }
+    any(object).map(Some)
+}
+
+/// A tensor of PyTorch's, or of a class made from it.
+pub(crate) fn any(tensor: &Bound<'_, PyAny>) -> PyResult<Given> {
+    let py = tensor.py();
+    let says = |name: &Bound<'_, PyString>| -> PyResult<bool> { tensor.getattr(name)?.is_truthy() };
+    let gpu = if says(intern!(py, "is_cuda"))? {
+        Some(tensor.call_method0(intern!(py, "get_device"))?.extract::<u32>()?)
+    } else if says(intern!(py, "is_cpu"))? {
+        None
+    } else {
+        let device = tensor.getattr("device")?.str()?;
+        let text = format!("a tensor on `{device}` has no memory that a kernel could use: it is on the CPU or a CUDA device");
+        return Err(refuse(py, text));
+    };
+    let address = match tensor.call_method0(intern!(py, "data_ptr")) {
+        Ok(address) => address.extract::<u64>()?,
+        Err(error) => {
+            let layout = tensor.getattr("layout")?.str()?;
+            return Err(refuse(
+                py,
+                format!("a tensor of layout `{layout}` has no memory of its own: pass its parts, or a copy ({error})"),
+            ));
+        }
+    };
+    if tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
+        return Err(refuse(py, "a tensor that is negated lazily is no array: pass `resolve_neg()`"));
+    }
+    let object = tensor.getattr(intern!(py, "dtype"))?;
+    let known = torch(py)?.and_then(|torch| torch.dtypes.get(&(object.as_ptr() as usize)).copied());
+    let dtype = known.ok_or_else(|| refuse(py, format!("no kernel takes elements of `{object}`")))?;
+    let shape: Vec<usize> = tensor.getattr(intern!(py, "shape"))?.extract()?;
+    let strides: Vec<usize> = tensor.call_method0(intern!(py, "stride"))?.extract()?;
+    let given = Given { dtype, shape, strides, address, gpu, readonly: false, owner: tensor.clone().unbind() };
+    if address == 0 && given.len() > 0 {
+        return Err(refuse(py, "the tensor's memory was freed, or it has none"));
+    }
+    Ok(given)
+}

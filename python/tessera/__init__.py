@@ -1,0 +1,125 @@
+"""Tile kernels: written once, compiled in milliseconds, run and checked with or without a GPU.
+
+::
+
+    import numpy as np
+    import tessera
+    import tessera.tile as ct
+
+    @ct.kernel
+    def add(x, y, out, TILE: ct.Constant[int]):
+        i = ct.bid(0)
+        ct.store(out, (i,), ct.load(x, (i,), (TILE,)) + ct.load(y, (i,), (TILE,)))
+
+    x, y, out = np.arange(1000.0), np.ones(1000), np.empty(1000)
+    ct.launch(None, (4,), add, (x, y, out, 256))
+
+Arrays of NumPy, PyTorch, CuPy, JAX and whatever has DLPack are taken as they lie, without a copy.
+"""
+
+from __future__ import annotations
+
+from . import _native, dtypes, errors
+from ._device import Host, use
+from ._kernel import Kernel, launch
+from ._kernel import OwnKernel as kernel
+from .dtypes import DType
+from .errors import (
+    ArgumentError,
+    DeviceError,
+    KernelFault,
+    SanitizerError,
+    SourceError,
+    TesseraError,
+    TesseraWarning,
+    TileError,
+)
+
+__version__ = _native.version()
+
+globals().update(dtypes.ALL)
+globals().update({short: dtypes.find(short) for short in dtypes.SHORT})
+
+
+class Tensor:
+    """An operand of a kernel: ``Tensor["M", "K", dtype]`` names its axes and its element type."""
+
+    def __class_getitem__(cls, axes):
+        return cls
+
+
+class _Variable:
+    """An element type that the first argument which uses it says."""
+
+    def __repr__(self) -> str:
+        return "dtype"
+
+
+dtype = _Variable()
+
+
+def list_operators() -> list[dict]:
+    """The operators of the library: name, what it computes, variants, precisions, inputs and outputs."""
+    return _native.operators()
+
+
+def doctor() -> str:
+    """What this machine has and can do, as ``tessera doctor`` prints it."""
+    import subprocess
+    import sys
+
+    ran = subprocess.run([sys.executable, "-m", "tessera", "doctor"], capture_output=True, text=True, check=False)
+    return ran.stdout
+
+
+def install() -> None:
+    """Puts :mod:`tessera.tile` in the place of ``cuda.tile``, so that projects that import it run on Tessera unchanged. Call it before they
+    are imported."""
+    import sys
+    import types
+
+    from . import tile
+
+    cuda = sys.modules.get("cuda")
+    if cuda is None:
+        try:
+            import cuda
+        except ImportError:
+            cuda = types.ModuleType("cuda")
+            cuda.__path__ = []
+            sys.modules["cuda"] = cuda
+    for name in [name for name in sys.modules if name == "cuda.tile" or name.startswith("cuda.tile.")]:
+        del sys.modules[name]
+    cuda.tile = tile
+    sys.modules["cuda.tile"] = tile
+    for name in ("tune", "compilation"):
+        sys.modules[f"cuda.tile.{name}"] = getattr(tile, name)
+
+
+from . import ops, tile  # noqa: E402  (they need what is above)
+
+__all__ = [
+    "ArgumentError",
+    "DType",
+    "DeviceError",
+    "Host",
+    "Kernel",
+    "KernelFault",
+    "SanitizerError",
+    "SourceError",
+    "Tensor",
+    "TesseraError",
+    "TesseraWarning",
+    "TileError",
+    "doctor",
+    "dtype",
+    "install",
+    "kernel",
+    "launch",
+    "list_operators",
+    "ops",
+    "tile",
+    "use",
+    *dtypes.ALL,
+    *dtypes.SHORT,
+]

@@ -1,0 +1,80 @@
+"""Where kernels on host arrays run: the CPU's executor, or the emulator of a GPU."""
+
+from __future__ import annotations
+
+import contextvars
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Host:
+    """How kernels on host arrays run.
+
+    Attributes:
+        device: ``cpu``, or ``emu`` for the emulator of a GPU.
+        target: What is emulated: a product (``h200``) or a target (``sm_80``).
+        sanitize: What is looked for: ``all``, or some of ``race``, ``init``, ``barrier``, ``flight``, ``bounds``, with commas between; on the
+            CPU ``all`` alone.
+        schedule: Which interleaving the emulator executes: ``eager``, ``lazy``, ``random`` or ``systematic``.
+        seed: Fixes what ``random`` chooses.
+        threads: Threads of the CPU's executor; all of the machine where it is ``None``.
+    """
+
+    device: str = "cpu"
+    target: str | None = None
+    sanitize: str | None = None
+    schedule: str | None = None
+    seed: int = 0
+    threads: int | None = None
+
+    def __post_init__(self):
+        if self.device not in ("cpu", "emu"):
+            raise ValueError(f"`{self.device}` is no device for host arrays: it is `cpu` or `emu`; arrays on a GPU run on that GPU")
+        for name, given in (("target", self.target), ("schedule", self.schedule)):
+            if given is not None and self.device == "cpu":
+                raise ValueError(f"`{name}` is for the emulator: use('emu', {name}={given!r})")
+        if self.device == "cpu" and self.sanitize not in (None, "all"):
+            raise ValueError("the CPU looks for everything or nothing: sanitize='all'")
+
+
+#: The process's own choice, and what a `with` has put in its place in this thread or task.
+_DEFAULT = Host()
+_CHOSEN: contextvars.ContextVar[Host | None] = contextvars.ContextVar("tessera_host", default=None)
+
+
+class use:
+    """Says where kernels on host arrays run from now on, or within a ``with``.
+
+    ::
+
+        tessera.use("emu", sanitize="all")          # from now on, in all threads
+        with tessera.use("cpu"):                    # in this block
+            ...
+
+    Arguments are those of :class:`tessera.Host`.
+
+    Raises:
+        ValueError: a device that is none, or an option of the emulator for the CPU.
+    """
+
+    def __init__(self, device: str, **options):
+        global _DEFAULT
+        self._host = Host(device, **options)
+        self._before = _DEFAULT
+        _DEFAULT = self._host
+
+    def __enter__(self) -> Host:
+        global _DEFAULT
+        _DEFAULT = self._before
+        self._token = _CHOSEN.set(self._host)
+        return self._host
+
+    def __exit__(self, *_):
+        _CHOSEN.reset(self._token)
+
+
+def host(**changes) -> Host:
+    """Where kernels on host arrays run now."""
+    chosen = _CHOSEN.get()
+    found = _DEFAULT if chosen is None else chosen
+    return replace(found, **changes) if changes else found

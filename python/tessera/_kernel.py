@@ -1,0 +1,235 @@
+"""Kernels of the running program, and their launches."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import types
+import warnings
+
+from . import _device, _live, _native, errors
+
+
+def _decorator(hints: dict) -> str:
+    """The decorator of a block program, as the compiler reads it."""
+    texts = [f"{name}={_hint(value)}" for name, value in hints.items() if value is not None]
+    return f"__tile__.kernel({', '.join(texts)})" if texts else "__tile__.kernel"
+
+
+def _hint(value) -> str:
+    by_target = getattr(value, "_value_by_target", None)
+    if by_target is None:
+        return repr(int(value))
+    texts = [f"{name}={_hint(own)}" for name, own in by_target.items()]
+    default = getattr(value, "_default", None)
+    if isinstance(default, int):
+        texts.append(f"default={default}")
+    return f"__tile__.ByTarget({', '.join(texts)})"
+
+
+class Kernel:
+    """A function of the kernel language. It is compiled when it is launched, once for each form of its arguments."""
+
+    _style = "own"
+
+    def __init__(self, function: types.FunctionType, hints: dict | None = None):
+        if not isinstance(function, types.FunctionType):
+            raise TypeError(f"a kernel is a Python function, not {type(function).__name__}: write `@kernel` directly before `def`")
+        self.__tessera_function__ = function
+        self._hints = dict(hints or {})
+        self._lock = threading.RLock()
+        self._compiled: _native.Kernel | None = None
+        self._guards: list = []
+        functools.update_wrapper(self, function)
+
+    def _native(self) -> _native.Kernel:
+        """The kernel as the compiler has it: read again where a name that it uses stands for something else."""
+        compiled = self._compiled
+        if compiled is not None:
+            for guard in self._guards:
+                if guard.read(guard.name) is not guard.value:
+                    break
+            else:
+                return compiled
+        with self._lock:
+            captured = _live.capture(self.__tessera_function__, self._style, self._decorator())
+            self._compiled = _native.Kernel(captured.root, captured.kernel, captured.modules, captured.indent)
+            self._guards = captured.guards
+            return self._compiled
+
+    def _decorator(self) -> str | None:
+        return None
+
+    def _options(self) -> dict:
+        return {}
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of its parameters."""
+        return self._native().parameters
+
+    def launch(self, args, *, grid=None, stream=None, block=None, keywords=None, **config) -> None:
+        """Runs it.
+
+        Args:
+            args: Arguments by position.
+            grid: Blocks along one to three axes; may be left out where the compiler chooses the tiles.
+            stream: The stream on which it is queued, for arrays on a GPU; the current one of PyTorch, else the default one, where it is
+                ``None``.
+            block: Threads of a block, for a per-thread kernel.
+            keywords: Arguments by name.
+            config: Choices of the schedule, such as ``BLOCK_M=64``.
+
+        Raises:
+            ArgumentError: arguments that the kernel does not take.
+            TileError: a kernel that does not compile.
+            KernelFault: a kernel that does something wrong while it runs.
+        """
+        host = _device.host()
+        printed, notes = self._native().launch(tuple(args), keywords or {}, _blocks(grid), _stream(stream), block, config, host)
+        if printed or notes:
+            _tell(printed, notes)
+
+    def compile(self, *args, target: str | None = None, emit: str = "ptx", **keywords) -> str:
+        """The kernel's text at a level, for arguments like these: ``schedule``, ``tile`` or ``ptx``.
+
+        Args:
+            args: Arguments as for a launch.
+            target: What it is compiled for, such as ``sm_90a``.
+            emit: The level.
+        """
+        return self._native().compile(tuple(args), keywords, target or "sm_90a", emit)
+
+    def __getitem__(self, grid):
+        """``kernel[grid](x, y, N=3)`` launches it."""
+
+        def run(*args, stream=None, **keywords):
+            self.launch(args, grid=grid, stream=stream, keywords=keywords)
+
+        return run
+
+    def __call__(self, *args, **keywords):
+        raise TypeError(f"a kernel is not called but launched: `{self.__name__}[grid](...)` or `launch(stream, grid, {self.__name__}, args)`")
+
+    def __get__(self, instance, owner=None):
+        return self
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.__qualname__}>"
+
+
+def _blocks(grid) -> tuple[int, ...] | None:
+    if grid is None:
+        return None
+    try:
+        blocks = (int(grid),) if hasattr(grid, "__index__") else tuple(int(axis) for axis in grid)
+    except (TypeError, ValueError):
+        raise errors.ArgumentError(f"a grid is one to three integers, not {grid!r}") from None
+    if not 1 <= len(blocks) <= 3 or min(blocks) < 0:
+        raise errors.ArgumentValueError(f"a grid is one to three integers that are not negative, not {grid!r}")
+    return blocks
+
+
+def _stream(stream) -> int | None:
+    """The driver's handle of a stream; ``None`` where none is named."""
+    if stream is None or isinstance(stream, int):
+        return stream
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        return int(protocol()[1])
+    for name in ("cuda_stream", "ptr", "handle"):
+        handle = getattr(stream, name, None)
+        if handle is not None:
+            return int(handle)
+    raise errors.ArgumentError(f"`{type(stream).__name__}` is no stream: pass one of PyTorch or CuPy, its handle, or `None`")
+
+
+def launch(stream, grid, kernel, kernel_args, /, *, programmatic_dependent_launch: bool = False) -> None:
+    """Launches a kernel as ``cuda.tile.launch`` does.
+
+    Args:
+        stream: The stream on which it is queued; what host arrays are given has no meaning and may be ``None``.
+        grid: Blocks along one to three axes.
+        kernel: The kernel.
+        kernel_args: Arguments by position.
+        programmatic_dependent_launch: Not done; ``True`` is refused.
+    """
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"`{kernel!r}` is no kernel: decorate its function with `@kernel`")
+    if programmatic_dependent_launch:
+        raise errors.TileUnsupportedFeatureError("launches that depend on each other programmatically are not done")
+    if grid is None:
+        raise errors.ArgumentError("a grid is one to three integers, not None")
+    printed, notes = kernel._native().launch(tuple(kernel_args), _NOTHING, _blocks(grid), _stream(stream), None, _NOTHING, _device.host())
+    if printed or notes:
+        _tell(printed, notes)
+
+
+#: No arguments by name, and no choices.
+_NOTHING: dict = {}
+
+
+def _tell(printed: str, notes: list[str]) -> None:
+    """Gives what a kernel printed, and what there is to say of how it was compiled."""
+    sys.stdout.write(printed)
+    for note in notes:
+        warnings.warn(note, errors.TesseraWarning, stacklevel=4)
+
+
+class BlockKernel(Kernel):
+    """A kernel of ``tessera.tile``: what one block does.
+
+    Args:
+        function: The function.
+        num_ctas: Blocks of a cluster.
+        occupancy: Blocks that a multiprocessor should hold.
+        opt_level: How much work the compiler puts in, 0 to 3.
+        num_worker_warps: Warps of a block that compute.
+
+    Each but the function may be a :class:`ByTarget`.
+    """
+
+    _style = "block"
+
+    def __new__(cls, function=None, /, **hints):
+        if function is None:
+            return lambda inner: cls(inner, **hints)
+        return super().__new__(cls)
+
+    def __init__(self, function=None, /, *, num_ctas=None, occupancy=None, opt_level=3, num_worker_warps=None):
+        hints = {"num_ctas": num_ctas, "occupancy": occupancy, "opt_level": opt_level, "num_worker_warps": num_worker_warps}
+        super().__init__(function, hints)
+
+    def _decorator(self) -> str:
+        return _decorator(self._hints)
+
+    @property
+    def _pyfunc(self) -> types.FunctionType:
+        return self.__tessera_function__
+
+    def replace_hints(self, **hints) -> BlockKernel:
+        """A kernel with other hints, which is compiled anew.
+
+        Raises:
+            TypeError: a hint that there is none of.
+        """
+        return type(self)(self.__tessera_function__, **{**self._hints, **hints})
+
+
+class OwnKernel(Kernel):
+    """A kernel of the declarative or the per-thread style, or a block program without the limits of cuTile."""
+
+    def __new__(cls, function=None, /, **options):
+        if function is None:
+            return lambda inner: cls(inner, **options)
+        return super().__new__(cls)
+
+    def __init__(self, function=None, /, **options):
+        super().__init__(function, options)
+
+    @classmethod
+    def autotune(cls, **options):
+        """A kernel with a space of choices: ``space=dict(BLOCK_M=[64, 128])``, ``key=["M", "N"]``. The compiler's model chooses; ``tessera tune``
+        measures."""
+        return lambda inner: cls(inner, **options)

@@ -1,0 +1,382 @@
+"""From a kernel of the running program to what the compiler reads.
+
+The compiler gets the text of each function that a kernel needs, and for each function what its names stand for: constants by their values,
+other functions by their texts. Both come from the live objects (``__globals__``, ``__closure__``, attributes), so that kernels made by
+functions, in classes and in notebooks are what Python says they are.
+
+A text is a module of its own, padded so that its lines have the numbers they have in their file. What its names stand for is a second
+module, which the compiler reads before it.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import enum
+import inspect
+import math
+import sys
+import textwrap
+import types
+from typing import NamedTuple
+
+from . import dtypes, errors
+
+#: Modules that mean the same to the compiler as to Python.
+_KNOWN = ("math", "operator", "functools", "typing", "dataclasses", "enum", "contextlib", "numpy", "torch", "jax", "ml_dtypes")
+_UNBOUND = object()
+
+
+class Text(NamedTuple):
+    """A module for the compiler: the file that messages name, the text, and the module that has its names."""
+
+    file: str
+    text: str
+    before: str | None
+
+
+class Guard(NamedTuple):
+    """A name that was read, where, and what it stood for."""
+
+    read: object
+    name: str
+    value: object
+
+    def holds(self) -> bool:
+        """Whether the name still stands for that."""
+        return self.read(self.name) is self.value
+
+
+class Captured(NamedTuple):
+    """A kernel for the compiler."""
+
+    root: str
+    kernel: str
+    modules: dict[str, Text]
+    guards: list[Guard]
+    indent: int
+
+
+def function_of(value):
+    """The plain function behind a kernel or a decorated function of the kernel language; ``None`` where there is none."""
+    inner = getattr(value, "__tessera_function__", None)
+    if inner is not None:
+        return inner
+    if type(value).__module__.startswith("cuda.tile") and hasattr(value, "_pyfunc"):
+        return value._pyfunc
+    return value if isinstance(value, types.FunctionType) else None
+
+
+def capture(function: types.FunctionType, style: str, decorator: str | None) -> Captured:
+    """Reads a kernel's function and everything that it needs.
+
+    Args:
+        function: The kernel's function.
+        style: ``"block"`` where ``tessera.tile`` stands for ``cuda.tile``, else ``"own"``.
+        decorator: The decorator that counts, in terms of ``__tile__`` (``cuda.tile``); ``None`` for those of the text.
+
+    Raises:
+        SourceError: Python has no text of a function.
+    """
+    reader = _Reader(style)
+    if decorator is not None:
+        reader.extra[id(function)] = [f"__kernel__ = {decorator}"]
+    root, name = reader.function(function)
+    return Captured(root, name, reader.modules, reader.guards, reader.indents[root])
+
+
+class _Reader:
+    def __init__(self, style: str):
+        self.style = style
+        self.modules: dict[str, Text] = {}
+        self.guards: list[Guard] = []
+        self.indents: dict[str, int] = {}
+        self.extra: dict[int, list[str]] = {}
+        self.units: dict[int, tuple[str, str]] = {}
+        # What has been read stays alive: an object's number is its own only while it lives.
+        self.kept: list[object] = []
+
+    def _new(self, what: str) -> str:
+        return f"__{what}{len(self.kept)}"
+
+    # Texts.
+
+    def function(self, function: types.FunctionType) -> tuple[str, str]:
+        """The module of a function's text, and its name there."""
+        known = self.units.get(id(function))
+        if known is not None:
+            return known
+        file, text, tree, first, indent = _source(function)
+        node = tree.body[0]
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            name = node.name
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Lambda):
+            name = node.targets[0].id
+        else:
+            raise errors.make(
+                "source",
+                f"{file}:{first}: a lambda inside another expression has no text of its own\nhelp: give it a name with `def`",
+                [],
+            )
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+
+        def read(wanted: str):
+            if wanted in cells:
+                try:
+                    return cells[wanted].cell_contents
+                except ValueError:
+                    return _UNBOUND
+            return function.__globals__.get(wanted, _UNBOUND)
+
+        return self._unit(function, name, (file, text, indent), tree, read)
+
+    def class_(self, cls: type) -> tuple[str, str]:
+        """The module of a class's text, and its name there."""
+        known = self.units.get(id(cls))
+        if known is not None:
+            return known
+        file, text, tree, _, indent = _source(cls)
+        names = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+        return self._unit(cls, cls.__name__, (file, text, indent), tree, lambda wanted: names.get(wanted, _UNBOUND))
+
+    def _unit(self, owner, name: str, source: tuple[str, str, int], tree: ast.Module, read) -> tuple[str, str]:
+        file, text, indent = source
+        unit = self._new("text")
+        self.kept.append(owner)
+        # Known before its names are read: functions may call each other.
+        self.units[id(owner)] = (unit, name)
+        self.indents[unit] = indent
+        before = f"{unit}_names"
+        self.modules[unit] = Text(file, text, before)
+        lines = _Lines(self)
+        for wanted, members in _names(tree).items():
+            value = read(wanted)
+            if value is _UNBOUND or wanted == name:
+                continue
+            self.guards.append(Guard(read, wanted, value))
+            lines.bind(wanted, value, members)
+        lines.text.extend(self.extra.get(id(owner), []))
+        self.modules[before] = Text(f"<names of {name}>", "\n".join(lines.text) + "\n", None)
+        self._inner_imports(tree)
+        return unit, name
+
+    def namespace(self, value, members: dict) -> str:
+        """A module that stands for an object of which only attributes are asked for."""
+        module = self._new("object")
+        self.kept.append(value)
+        lines = _Lines(self)
+        for name, inner in members.items():
+            item = getattr(value, name, _UNBOUND)
+            if item is not _UNBOUND:
+                self.guards.append(Guard(lambda wanted, owner=value: getattr(owner, wanted, _UNBOUND), name, item))
+                lines.bind(name, item, inner)
+        self.modules[module] = Text(f"<{type(value).__name__}>", "\n".join(lines.text) + "\n", None)
+        return module
+
+    def _inner_imports(self, tree: ast.Module):
+        """Modules that functions import inside, as far as the program has imported them."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in sys.modules and not _is_known(node.module):
+                members = {alias.name: {} for alias in node.names if alias.name != "*"}
+                module = self.namespace(sys.modules[node.module], members)
+                parts = node.module.split(".")
+                for end in range(1, len(parts)):
+                    self.modules.setdefault(".".join(parts[:end]), Text(parts[0], "", None))
+                self.modules[node.module] = self.modules[module]
+
+
+class _Lines:
+    """The statements that bind a text's names."""
+
+    def __init__(self, reader: _Reader):
+        self.reader = reader
+        self.text = ["import cuda.tile as __tile__", "import math as __math__"]
+
+    def bind(self, name: str, value, members: dict):
+        """Binds a name to what a live object stands for. An object that means nothing to kernels is bound all the same, so that the compiler
+        can say what it is where it is needed."""
+        said = self._import(name, value, members)
+        if said is None:
+            said = self._value(value)
+            said = None if said is None else f"{name} = {said}"
+        if said is None and members and not callable(value):
+            said = f"import {self.reader.namespace(value, members)} as {name}"
+        if said is None:
+            kind = type(value)
+            said = f"from {kind.__module__} import {kind.__qualname__.split('.')[0]} as {name}"
+        self.text.append(said)
+
+    def _import(self, name: str, value, members: dict) -> str | None:
+        if isinstance(value, types.ModuleType):
+            return self._module(name, value, members)
+        function = function_of(value)
+        path = _path(value)
+        if path is not None:
+            module, _, member = path.rpartition(".")
+            if module == "tessera.tile" and self.reader.style == "block":
+                module = "cuda.tile"
+            return f"from {module} import {member} as {name}"
+        if function is not None:
+            module, own = self.reader.function(function)
+            return f"from {module} import {own} as {name}"
+        if isinstance(value, type):
+            return self._class(name, value, members)
+        if inspect.ismethod(value) and isinstance(value.__self__, type):
+            return self._import(name, value.__func__, members)
+        return None
+
+    def _module(self, name: str, value: types.ModuleType, members: dict) -> str:
+        path = value.__name__
+        if path == "tessera.tile" and self.reader.style == "block" or path == "cuda.tile" or path.startswith("cuda.tile._"):
+            return f"import cuda.tile as {name}"
+        if path == "tessera.tile":
+            return f"from tessera import tile as {name}"
+        if path == "cuda":
+            return "import cuda.tile" if name == "cuda" else f"import cuda as {name}"
+        if _is_known(path) or path == "tessera" and self.reader.style != "block":
+            return f"import {path} as {name}"
+        return f"import {self.reader.namespace(value, members)} as {name}"
+
+    def _class(self, name: str, value: type, members: dict) -> str | None:
+        dtype = dtypes.of(value)
+        if dtype is not None:
+            return f"from cuda.tile import {dtype.name} as {name}"
+        if value.__module__ == "builtins":
+            return None
+        if dataclasses.is_dataclass(value) or issubclass(value, (tuple, enum.Enum)):
+            module, own = self.reader.class_(value)
+            return f"from {module} import {own} as {name}"
+        return f"import {self.reader.namespace(value, members)} as {name}" if members else None
+
+    def _value(self, value) -> str | None:
+        """An expression for a value; ``None`` where it has none."""
+        dtype = dtypes.of(value)
+        if dtype is not None:
+            return f"__tile__.{dtype.name}"
+        if isinstance(value, enum.Enum):
+            path = _path(type(value))
+            if path is not None and path.startswith(("cuda.tile.", "tessera.tile.")):
+                return f"__tile__.{type(value).__name__}.{value.name}"
+            alias = self._alias(type(value))
+            return None if alias is None else f"{alias}.{value.name}"
+        if value is None or isinstance(value, (bool, str)):
+            return repr(value)
+        if isinstance(value, int):
+            return repr(int(value))
+        if isinstance(value, float):
+            return _float(float(value))
+        if type(value).__module__ == "numpy" and hasattr(value, "item") and getattr(value, "shape", None) == ():
+            return self._value(value.item())
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if field.init]
+            return self._made(type(value), fields)
+        if isinstance(value, tuple) and hasattr(value, "_fields") and _path(type(value)) is None:
+            return self._made(type(value), list(zip(value._fields, value, strict=True)))
+        if isinstance(value, (tuple, list)):
+            items = [self._item(item) for item in value]
+            if None in items:
+                return None
+            joined = ", ".join(items)
+            if isinstance(value, list):
+                return f"[{joined}]"
+            return f"({joined},)" if items else "()"
+        return None
+
+    def _item(self, value) -> str | None:
+        return self._value(value) if not callable(value) or dtypes.of(value) is not None else self._alias(value)
+
+    def _alias(self, value) -> str | None:
+        """A name of our own for a function or a class."""
+        alias = f"__alias{len(self.text)}"
+        said = self._import(alias, value, {})
+        if said is None:
+            return None
+        self.text.append(said)
+        return alias
+
+    def _made(self, cls: type, fields: list) -> str | None:
+        alias = self._alias(cls)
+        items = [(name, self._item(value)) for name, value in fields]
+        if alias is None or any(item is None for _, item in items):
+            return None
+        return f"{alias}({', '.join(f'{name}={item}' for name, item in items)})"
+
+
+def _float(value: float) -> str:
+    if math.isnan(value):
+        return "__math__.nan"
+    if math.isinf(value):
+        return "__math__.inf" if value > 0 else "-__math__.inf"
+    return repr(value)
+
+
+def _is_known(path: str) -> bool:
+    return any(path == known or path.startswith(known + ".") for known in _KNOWN)
+
+
+def _path(value) -> str | None:
+    """The dotted path of something that the language knows."""
+    path = getattr(value, "__tessera_path__", None)
+    if isinstance(path, str):
+        return path
+    module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or not callable(value):
+        return None
+    if module.startswith("cuda.tile") and not isinstance(value, types.ModuleType):
+        return f"cuda.tile.{name}"
+    if module == "_operator":
+        module = "operator"
+    if dtypes.of(value) is not None:
+        return None
+    return f"{module}.{name}" if _is_known(module) and "." not in name and name != "<lambda>" else None
+
+
+def _source(owner) -> tuple[str, str, ast.Module, int, int]:
+    """File, padded text, tree, first line and indentation of a function or class."""
+    name = getattr(owner, "__qualname__", repr(owner))
+    try:
+        lines, first = inspect.getsourcelines(owner)
+        file = inspect.getsourcefile(owner) or inspect.getfile(owner)
+    except (OSError, TypeError) as error:
+        raise errors.make(
+            "source",
+            f"the source of `{name}` cannot be had: {error}\n"
+            "help: kernels are compiled from their text: define them in a file or a notebook cell, not by `exec` or `eval`",
+            [],
+        ) from error
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    text = textwrap.dedent("".join(lines))
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise errors.make("source", f"{file}:{first}: the text of `{name}` does not stand alone: {error.msg}", []) from error
+    return file, "\n" * (max(first, 1) - 1) + text, tree, first, indent
+
+
+def _names(tree: ast.Module) -> dict[str, dict]:
+    """The names that a text reads, each with the attributes that are asked of it, and those that are asked of these."""
+    found: dict[str, dict] = {}
+
+    def chain(node) -> dict | None:
+        if isinstance(node, ast.Name):
+            return found.setdefault(node.id, {})
+        if isinstance(node, ast.Attribute):
+            inner = chain(node.value)
+            return None if inner is None else inner.setdefault(node.attr, {})
+        return None
+
+    def visit(node):
+        if isinstance(node, (ast.Name, ast.Attribute)) and chain(node) is not None:
+            return
+        for field, value in ast.iter_fields(node):
+            for child in value if isinstance(value, list) else [value]:
+                if field in ("annotation", "returns") and isinstance(child, ast.Constant) and isinstance(child.value, str):
+                    try:
+                        child = ast.parse(child.value, mode="eval").body
+                    except SyntaxError:
+                        continue
+                if isinstance(child, ast.AST):
+                    visit(child)
+
+    visit(tree)
+    return found

@@ -1,0 +1,132 @@
+"""The library's operators on arrays.
+
+Each is a function ``tessera.ops.NAME(inputs..., *, variant=None, out=None, stream=None, numbers...)``: inputs by position or by name, on the host or on
+a GPU, of any library; results are arrays of the same library on the same device, one, or a tuple of several. :func:`tessera.list_operators` lists
+them, and each has its own docstring.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from . import _device, _native, errors
+
+_ROWS: dict[str, dict[str, Any]] = {row["name"]: row for row in _native.operators()}
+
+
+def _stream_of(stream) -> int | None:
+    from ._kernel import _stream
+
+    return _stream(stream)
+
+
+def _like(first, dtype: str, shape: list[int]):
+    """A new array of the library and the device of an array."""
+    library = type(first).__module__.split(".")[0]
+    if library == "torch":
+        import torch
+
+        return torch.empty(shape, dtype=getattr(torch, dtype), device=first.device)
+    if library == "cupy":
+        import cupy
+
+        return cupy.empty(shape, dtype=dtype)
+    import numpy
+
+    if dtype not in numpy.sctypeDict:
+        import ml_dtypes
+
+        return numpy.empty(shape, dtype=getattr(ml_dtypes, dtype))
+    return numpy.empty(shape, dtype=dtype)
+
+
+def _variant_of(row: dict, given: dict, variant: str | None) -> str | None:
+    """The variant that is named, else the default one, else the one that takes just these arrays."""
+    if variant is not None or row["default"] is not None:
+        return variant
+    fits = [name for name, own in row["signatures"].items() if {input_ for input_, _ in own["inputs"]} == set(given)]
+    return fits[0] if len(fits) == 1 else None
+
+
+def _bind(row: dict, args: tuple, keywords: dict, variant: str | None) -> tuple[dict, dict, str | None]:
+    """Arrays and numbers by name, and the variant."""
+    named = {name: value for name, value in keywords.items() if value is not None}
+    scalars = {name for own in row["signatures"].values() for name in own["scalars"]}
+    numbers = {name: float(named.pop(name)) for name in list(named) if name in scalars and isinstance(named[name], (int, float))}
+    own = row["signatures"].get(variant or row["default"] or "") or next(iter(row["signatures"].values()))
+    order = [name for name, _ in own["inputs"]]
+    if len(args) > len(order):
+        raise errors.ArgumentError(f"`{row['name']}` takes {len(order)} arrays ({', '.join(order)}), and {len(args)} are given")
+    for name, value in zip(order, args, strict=False):
+        if name in named:
+            raise errors.ArgumentError(f"`{row['name']}` is given `{name}` twice")
+        named[name] = value
+    return named, numbers, _variant_of(row, named, variant)
+
+
+def call(name: str, *args, variant: str | None = None, out=None, stream=None, **keywords):
+    """Calls an operator.
+
+    Args:
+        name: The operator.
+        args: Arrays by position, in the order of its inputs.
+        variant: One of its variants; the default one, or the one that takes these arrays, where it is ``None``.
+        out: Arrays for its results: one, a tuple, or a dictionary by their names. New ones are made for those that are not given.
+        stream: The stream on which it is queued, for arrays on a GPU.
+        keywords: Arrays and numbers by name.
+
+    Returns:
+        The result, or a tuple of several.
+
+    Raises:
+        ArgumentError: what the operator does not take.
+    """
+    row = _ROWS.get(name)
+    if row is None:
+        raise errors.ArgumentError(f"there is no operator `{name}`")
+    arrays, numbers, variant = _bind(row, args, keywords, variant)
+    results = [result for result, _ in row["signatures"][variant or row["default"] or next(iter(row["signatures"]))]["outputs"]]
+    if out is not None and not isinstance(out, dict):
+        out = dict(zip(results, out if isinstance(out, (tuple, list)) else (out,), strict=False))
+    arrays.update(out or {})
+    planned = _native.Call(name, variant, arrays, list(numbers.items()), _device.host())
+    first = next(iter(arrays.values()))
+    made = [arrays[result] if given else _like(first, dtype, shape) for result, dtype, shape, given in planned.outputs()]
+    planned.run(made, _stream_of(stream))
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _function(row: dict):
+    own = row["signatures"].get(row["default"] or "") or next(iter(row["signatures"].values()))
+    inputs = [name for name, _ in own["inputs"]]
+    scalars = list(dict.fromkeys(name for signature in row["signatures"].values() for name in signature["scalars"]))
+
+    def operator(*args, variant: str | None = None, out=None, stream=None, **keywords):
+        return call(row["name"], *args, variant=variant, out=out, stream=stream, **keywords)
+
+    kinds = inspect.Parameter
+    parameters = [kinds(name, kinds.POSITIONAL_OR_KEYWORD) for name in inputs]
+    parameters += [kinds(name, kinds.KEYWORD_ONLY, default=None) for name in ("variant", "out", "stream", *scalars)]
+    operator.__signature__ = inspect.Signature(parameters)
+    operator.__name__ = operator.__qualname__ = row["name"]
+    operator.__module__ = __name__
+    operator.__doc__ = _docstring(row)
+    return operator
+
+
+def _docstring(row: dict) -> str:
+    shown = lambda operands: ", ".join(f"{name}[{', '.join(axes)}]" for name, axes in operands)  # noqa: E731
+    lines = [row["about"][:1].upper() + row["about"][1:] + ".", ""]
+    for variant, own in row["signatures"].items():
+        lines.append(f"    {variant or 'the only variant'}: {shown(own['inputs'])} -> {shown(own['outputs'])}")
+    lines += ["", f"Precisions: {', '.join(row['precisions'])}."]
+    if row["gradient"]:
+        lines.append(f"Its gradient is ``{row['gradient']}``.")
+    return "\n".join(lines)
+
+
+for _row in _ROWS.values():
+    globals()[_row["name"]] = _function(_row)
+
+__all__ = ["call", *_ROWS]
