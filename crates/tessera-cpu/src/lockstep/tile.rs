@@ -76,9 +76,7 @@ impl Machine<'_> {
             TileOp::WarpReduce { .. } => unsafe { self.warp_reduce(op, active)? },
             TileOp::Shuffle { mode } => self.shuffle(data, *mode, active)?,
             // SAFETY: passed on.
-            TileOp::MmaFragment { .. } => unsafe { self.fragments(op, active)? },
-            // SAFETY: passed on.
-            TileOp::MmaFragmentSparse { .. } => unsafe { self.sparse_fragments(op, active)? },
+            TileOp::MmaFragment { .. } | TileOp::MmaFragmentSparse { .. } => unsafe { self.fragments(op, kind, active)? },
 
             // Blocks of a cluster run one after the other: each brings for itself what they bring together.
             TileOp::Barrier {} | TileOp::ClusterBarrier {} => {
@@ -220,7 +218,11 @@ impl Machine<'_> {
     }
 
     /// A product of each warp's matrices, whose elements its lanes hold.
-    unsafe fn fragments(&mut self, op: Op, active: &Mask) -> Ran<()> {
+    unsafe fn fragments(&mut self, op: Op, kind: &TileOp, active: &Mask) -> Ran<()> {
+        if let TileOp::MmaFragmentSparse { .. } = kind {
+            // SAFETY: passed on.
+            return unsafe { self.sparse_fragments(op, active) };
+        }
         let kinds = [Fragment::Lhs, Fragment::Rhs, Fragment::Acc];
         // SAFETY: passed on.
         unsafe {

@@ -35,7 +35,7 @@ const FOUR: u64 = 4;
 const WORD: u64 = 32;
 
 /// How many values a row has, and how many words.
-static FOLLOWS: [Follows; 2] = [("half", |problem| problem.get("k") / 2), ("words", |problem| words(problem.get("k")))];
+static FOLLOWS: [Follows; 2] = [("half", |problem| Ok(problem.get("k") / 2)), ("words", |problem| Ok(words(problem.get("k"))))];
 
 fn words(k: u64) -> u64 {
     k.div_ceil(WORD)
@@ -72,7 +72,9 @@ pub(crate) static EXPAND: Operator = Operator {
     name: "sparse24_expand",
     about: "a matrix of which two of each four neighbours of a row are stored, with its zeros",
     calls: Calls {
-        signature: |_| Signature::new(STORED, &[Operand("x", "m k")]).types(TYPES).follows(&[("k", |problem| problem.get("k"))]),
+        signature: |_| {
+            Signature::new(STORED, &[Operand("x", "m k")]).types(TYPES).follows(&[("k", |problem| Ok(problem.get("k")))])
+        },
         problem: |sizes| Ok(matrix(sizes.get("m"), stored_columns(sizes)?)),
         ..OPERATOR.calls
     },
