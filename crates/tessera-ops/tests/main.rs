@@ -3,4 +3,5 @@
 mod calls;
 mod shared;
 mod suite;
+mod values;
 mod ways;
