@@ -180,6 +180,7 @@ fn distribution(plan: &Plan) -> String {
         Some(Fill::Integers { least, greatest }) => format!("integers({least},{greatest})"),
         Some(Fill::Bounds { rows }) => format!("bounds({rows})"),
         Some(Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_)) => "pattern".to_string(),
+        Some(Fill::Places) => "places".to_string(),
         Some(Fill::Distinct { below }) => format!("distinct({below})"),
         None => String::new(),
     }
@@ -359,6 +360,7 @@ pub fn filled(stream: RandomStream, dtype: DType, count: usize, fill: Fill) -> R
         Fill::RowOffsets(pattern) => Tensor::from_vec(&[count], pattern.row_offsets()),
         Fill::Columns(pattern) => Tensor::from_vec(&[count], pattern.columns()),
         Fill::Rows(pattern) => Tensor::from_vec(&[count], pattern.rows()),
+        Fill::Places => Tensor::from_vec(&[count], tessera_ops::places_of_fours(count)),
         Fill::Distinct { below } => stream.distinct(dtype, count, below),
     }
 }

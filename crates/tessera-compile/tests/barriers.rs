@@ -235,6 +235,7 @@ fn data_of(case: &Case, compiled: &Compiled) -> Option<Vec<Data>> {
                 Fill::RowOffsets(pattern) => pattern.row_offsets(),
                 Fill::Columns(pattern) => pattern.columns(),
                 Fill::Rows(pattern) => pattern.rows(),
+                Fill::Places => tessera_ops::places_of_fours(sizes.iter().product::<i64>() as usize),
                 _ => return None,
             };
             Some(Data::codes(DType::I32, sizes, |at| indices[at] as u64))

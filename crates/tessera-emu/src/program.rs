@@ -14,7 +14,7 @@ use crate::ops::convert::Conversion;
 use crate::ops::video::Video;
 use crate::ops::{MapFn, TestFn};
 use crate::texture::Geometry;
-pub(crate) use products::{Mma, Wgmma, WgmmaA};
+pub(crate) use products::{Metadata, Mma, Wgmma, WgmmaA};
 
 /// A register's slot and its view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

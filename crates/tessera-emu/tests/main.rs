@@ -19,6 +19,7 @@ mod mutants;
 mod planted;
 mod robust;
 mod sanitizers;
+mod sparse;
 mod speed;
 mod systematic;
 mod textures;

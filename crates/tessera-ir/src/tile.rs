@@ -111,6 +111,11 @@ dialect! {
     /// [`crate::fragment`] says.
     MmaFragment = "tile.mma_fragment" (lhs: many, rhs: many, acc: many) { lhs_signedness: Signedness, rhs_signedness: Signedness } -> Many
         : Special, Observable [], [Convergent];
+    /// The same with a left factor of 16 x 32 that is stored by half: `lhs` is what stands in it, `places` says where, as [`crate::fragment`] has it;
+    /// of four neighbours two must stand in order. `rhs` are two fragments, the upper rows' first. What does not stand in `lhs` takes no part: its
+    /// products are not zeros of infinities.
+    MmaFragmentSparse = "tile.mma_fragment_sparse" (lhs: many, places: many, rhs: many, acc: many) { lhs_signedness: Signedness, rhs_signedness: Signedness } -> Many
+        : Special, Observable [], [Convergent];
 
     // Barriers
 

@@ -33,7 +33,7 @@ pub use operator::{
     Reference, Role, RowIdentity, Rung, TensorSpec, Unsupported, Way, find,
 };
 pub use packing::{PackError, pack_int4};
-pub use pattern::{Pattern, Spread};
+pub use pattern::{Pattern, Spread, places_of_fours};
 pub use problem::Problem;
 pub use signature::{Calls, Operand, Signature};
 pub use tuned::{PlanError, Planned};

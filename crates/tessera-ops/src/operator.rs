@@ -82,6 +82,9 @@ pub const OPERATORS: &[&Operator] = &[
     &set::formats::CSR_TO_CSC,
     &set::formats::DENSE_TO_CSR,
     &set::formats::CSR_TO_DENSE,
+    &set::sparse24::COMPRESS,
+    &set::sparse24::EXPAND,
+    &set::sparse24::GEMM,
     &set::bandwidth::BANDWIDTH,
     &set::activations::RELU,
     &set::activations::RELU_BACKWARD,
@@ -383,6 +386,8 @@ pub enum Fill {
     Columns(Pattern),
     /// The rows of a sparse matrix's elements, row by row.
     Rows(Pattern),
+    /// Words that say where two of each four neighbours stand, as [`places_of_fours`](crate::places_of_fours) gives them.
+    Places,
     /// Different integers from 0 up to a number, in random order: places of rows that change theirs. Where there are more elements than such
     /// numbers, they begin anew.
     Distinct {
@@ -400,7 +405,12 @@ impl Fill {
     pub fn exact(self) -> Fill {
         match self {
             Fill::Normal { .. } | Fill::Integers { .. } => Fill::Integers { least: -2, greatest: 2 },
-            Fill::Bounds { .. } | Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) | Fill::Distinct { .. } => self,
+            Fill::Bounds { .. }
+            | Fill::RowOffsets(_)
+            | Fill::Columns(_)
+            | Fill::Rows(_)
+            | Fill::Places
+            | Fill::Distinct { .. } => self,
         }
     }
 }

@@ -54,6 +54,14 @@ fn stream() -> RandomStream {
     RandomStream::new(0)
 }
 
+/// Words that say where two of each four neighbours stand, for problems that nobody gives arrays for: each pair of places is drawn of the six
+/// that there are.
+pub fn places_of_fours(words: usize) -> Vec<i32> {
+    const PAIRS: [u32; 6] = [0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b1110];
+    let pair = |word: usize, four: usize| PAIRS[(stream().word((8 * word + four) as u64) % 6) as usize] << (4 * four);
+    (0..words).map(|word| (0..8).fold(0, |bits, four| bits | pair(word, four)) as i32).collect()
+}
+
 impl Pattern {
     /// Elements of each row.
     fn counts(&self) -> Vec<usize> {

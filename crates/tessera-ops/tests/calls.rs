@@ -1,6 +1,9 @@
 //! Calls of the functions: what they refuse, and results for numbers that no random array has.
 
-use tessera_ops::{Channels, Machine, Normalised, Pages, Problem, Scores, Window, attention_decode, conv2d, find, moe_gate};
+use tessera_ops::{
+    Channels, Machine, Normalised, Pages, Problem, Scores, Window, attention_decode, conv2d, find, moe_gate, sparse24_compress,
+    sparse24_expand, sparse24_gemm,
+};
 use tessera_runtime::Tensor;
 use tessera_types::{Arch, DType};
 
@@ -120,4 +123,43 @@ fn elements_of_a_dense_matrix_have_no_spread() {
     let quick = (operator.quick)().into_iter().map(|(problem, _)| problem);
     let all: Vec<Problem> = (operator.edges)().into_iter().chain((operator.further_suite)()).chain(quick).collect();
     assert!(all.len() > 3 && all.iter().all(|problem| problem.variant.is_empty()), "{all:?}");
+}
+
+#[test]
+fn what_is_stored_by_half_says_where_it_does_not_fit() {
+    for operator in ["sparse24_compress", "sparse24_expand"] {
+        let why = refusal(operator, &[("m", 3), ("k", 6)], "", "bf16");
+        assert!(why.contains("6 columns are no multiple of 4"), "{operator}: {why}");
+    }
+    let gemm = find("sparse24_gemm").expect("an operator");
+    let problem = Problem::new(&[("m", 8), ("n", 8), ("k", 32)], "");
+    let plan = |policy: &str, arch| gemm.plan(&problem, policy.parse().expect("a policy"), Machine::Gpu(arch));
+    let why = plan("fp16", Arch::Sm75).expect_err("no such instruction").to_string();
+    assert!(why.starts_with("sm_75 has no products of factors that are stored by half"), "{why}");
+    assert!(plan("fp32", Arch::Sm90a).expect_err("no fp32").to_string().contains("`fp16` and `bf16`"));
+    for arch in [Arch::Sm80, Arch::Sm90a] {
+        assert!(plan("bf16", arch).is_ok());
+    }
+    let ones = |dtype, shape: &[usize]| Tensor::ones(dtype, shape).expect("memory");
+    let said = |half: usize, words: usize, k: usize| {
+        let (values, places, b) = (ones(DType::F16, &[2, half]), ones(DType::I32, &[2, words]), ones(DType::F16, &[k, 8]));
+        sparse24_gemm(&values, &places, &b).expect_err("arrays that do not fit").to_string()
+    };
+    assert!(said(15, 1, 30).contains("`values` has 15 columns"), "{}", said(15, 1, 30));
+    assert!(said(18, 1, 36).contains("`places` has 1 columns, and 2 are wanted"), "{}", said(18, 1, 36));
+    assert!(said(16, 1, 36).contains("`values` are of 32 columns, and `B` has 36 rows"), "{}", said(16, 1, 36));
+}
+
+#[test]
+fn infinities_and_nan_are_the_largest_and_zeros_keep_their_places() {
+    let (nan, infinite) = (f32::NAN, f32::INFINITY);
+    let x = vec![9.0, infinite, -9.0, nan, 0.0, 0.0, -0.0, 0.0, 1.0, -1.0, 1.0, 1.0, 0.0, 3.0, 0.0, 0.0];
+    let [values, places] = sparse24_compress(&Tensor::from_vec(&[1, 16], x).expect("memory")).expect("stored");
+    let found = values.to_f64().expect("numbers");
+    assert!(found[0] == f64::INFINITY && found[1].is_nan(), "{found:?}");
+    assert_eq!(found[2..], [0.0, 0.0, 1.0, -1.0, 0.0, 3.0]);
+    // The places 1 and 3, then 0 and 1 three times; words go on with these.
+    assert_eq!(places.to_f64().expect("numbers"), [f64::from(0x4444_444d)]);
+    let back = sparse24_expand(&values, &places).expect("expanded").to_f64().expect("numbers");
+    assert!(back[1] == f64::INFINITY && back[3].is_nan() && back[13] == 3.0, "{back:?}");
 }

@@ -321,7 +321,6 @@ fn class(name: &str) -> Option<std::borrow::Cow<'static, str>> {
         "STCOP" => "wb cg cs wt",
         "EVICT" => "L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate",
         "PREFETCH" => "L2::64B L2::128B L2::256B",
-        "SPARSE" => "sp sp::ordered_metadata",
         "M64NK8" => return Some(shapes(8, &mut (8..=256).step_by(8)).into()),
         "M64NK16" => return Some(shapes(16, &mut (8..=256).step_by(8)).into()),
         "M64NK32" => return Some(shapes(32, &mut (8..=256).step_by(8)).into()),

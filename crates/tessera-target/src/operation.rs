@@ -180,6 +180,9 @@ impl Lowering<'_> {
             T::TmaLoad { .. } | T::TmaStore {} | T::SendTile {} | T::TmaStoreWait { .. } => self.engine(op, data, kind),
             T::StoreLines {} => self.store_lines(op, data),
             T::MmaFragment { lhs_signedness, rhs_signedness } => self.fragments(data, (*lhs_signedness, *rhs_signedness)),
+            T::MmaFragmentSparse { lhs_signedness, rhs_signedness } => {
+                self.sparse_fragments(data, (*lhs_signedness, *rhs_signedness))
+            }
             T::MmaShared { .. } | T::MmaSync { .. } => self.shared_products(data, kind),
             T::Wgmma { .. } | T::WgmmaPromoted { .. } | T::WgmmaWait { .. } => self.warpgroups(data, kind),
             // Roles that stand next to each other are lowered together.

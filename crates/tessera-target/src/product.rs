@@ -23,6 +23,23 @@ use super::place::Place;
 use super::view::Run;
 use tessera_analysis::sharing::{Sharing, instructions};
 
+/// The words of a warp's product that say how its factors lie and of which types it is.
+fn product_types(dtype: DType, acc: DType, signs: Signs) -> String {
+    let word = |sign: Signedness| match dtype {
+        DType::F8E4M3 => "e4m3",
+        DType::F8E5M2 => "e5m2",
+        DType::I8 if sign == Signedness::Unsigned => "u8",
+        DType::I8 => "s8",
+        DType::F32 => "tf32",
+        other => other.name(),
+    };
+    let out = match acc {
+        DType::I32 => "s32",
+        other => other.name(),
+    };
+    format!("row.col.{out}.{}.{}.{out}", word(signs.0), word(signs.1))
+}
+
 /// How integers among the factors are read.
 pub(super) type Signs = (Signedness, Signedness);
 
@@ -83,12 +100,8 @@ impl Lowering<'_> {
         };
         let atom = MmaAtom::sync(16, 8, depth, u64::from(dtype.bits()));
         let atom = atom.map_err(|_| self.broken("an instruction without fragments"))?;
-        let mut held = Vec::new();
-        for group in 0..3 {
-            let regs = data.group(group).iter().map(|&value| self.reg(value)).collect::<Lowered<Regs>>()?;
-            held.push(regs);
-        }
-        let (a, b) = (self.factors(elem, &held[0]), self.factors(elem, &held[1]));
+        let (lhs, rhs, sums) = (self.held(data, 0)?, self.held(data, 1)?, self.held(data, 2)?);
+        let (a, b) = (self.factors(elem, &lhs), self.factors(elem, &rhs));
         // Words of a step along the contraction: of the left factor one behind the other, of the right one one for each half of its columns.
         let steps = (u64::from(SIDE) / atom.k) as usize;
         let (of_a, of_b) = (a.len() / steps, b.len() / 2 / steps);
@@ -96,11 +109,70 @@ impl Lowering<'_> {
             let columns = b.chunks(b.len() / 2).flat_map(|half| half[step * of_b..][..of_b].iter().copied()).collect();
             Ok([a[step * of_a..][..of_a].to_vec(), columns])
         };
-        let regs = self.multiplied(&atom, dtype, acc, signs, &held[2], steps, factors)?;
+        let regs = self.multiplied(&atom, dtype, acc, signs, &sums, steps, factors)?;
         for (&result, reg) in data.results.iter().zip(regs) {
             self.bind_regs(result, [reg]);
         }
         Ok(())
+    }
+
+    /// The same with a left factor that is stored by half. An instruction takes 32 of the contraction and 8 columns.
+    pub(super) fn sparse_fragments(&mut self, data: &OpData, signs: Signs) -> Lowered<()> {
+        let (first, acc) = (data.group(0)[0], self.dtype(data.group(3)[0])?);
+        let (elem, dtype) = (self.elem(first)?, self.dtype(first)?);
+        if !self.arch.has_sparse_mma() {
+            return Err(self.unsupported("there is no product of a factor that is stored by half"));
+        }
+        let (lhs, rhs) = (self.held(data, 0)?, self.held(data, 2)?);
+        let (places, sums) = (self.held(data, 1)?, self.held(data, 3)?);
+        if self.is_recording() {
+            for (&result, sum) in data.results.iter().zip(sums) {
+                self.bind_regs(result, [sum]);
+            }
+            return Ok(());
+        }
+        let metadata = self.metadata(dtype, [places[0], places[1]]);
+        let (a, b) = (self.factors(elem, &lhs), self.factors(elem, &rhs));
+        let shape = format!("m16n8k{}.{}", 2 * SIDE, product_types(dtype, acc, signs));
+        // Of each of the two fragments of the right factor the words of one half of its columns.
+        let (fragment, half) = (b.len() / 2, b.len() / 4);
+        let mut regs = Regs::new();
+        for (side, part) in sums.chunks(sums.len() / 2).enumerate() {
+            let b = [side * half, fragment + side * half].into_iter().flat_map(|at| b[at..at + half].iter().copied());
+            let b: Vec<Reg> = b.collect();
+            let c = if acc == DType::F16 { self.factors(Elem::Num(acc), part) } else { part.to_vec() };
+            for reg in self.b.mma_sparse(&shape, [&a, &b, &c], metadata, 0) {
+                match acc {
+                    DType::F16 => regs.extend(self.b.unpack(reg, Class::B16)),
+                    _ => regs.push(reg),
+                }
+            }
+        }
+        for (&result, reg) in data.results.iter().zip(regs) {
+            self.bind_regs(result, [reg]);
+        }
+        Ok(())
+    }
+
+    /// The word that a lane gives of the places of rows g and g + 8 (PTX ISA, "Sparse matrix storage"): for elements of 16 bits the half of both rows'
+    /// that an even lane or an odd one has, for those of 8 bits the whole of the one row's or of the other's.
+    fn metadata(&mut self, dtype: DType, [upper, lower]: [Reg; 2]) -> Reg {
+        let (lane, one) = (self.lane(), self.b.u32(1));
+        let odd = self.b.and(lane, one);
+        if dtype == DType::I8 {
+            let zero = self.b.u32(0);
+            let is_odd = self.b.setp(tessera_ptx::Word::Ne, Ty::U32, odd, zero);
+            return self.b.select(is_odd, lower, upper);
+        }
+        // Bytes 0 and 1 of both words, or 2 and 3.
+        let (low, step) = (self.b.u32(0x5410), self.b.u32(0x2222));
+        let bytes = self.b.mad(Ty::U32, odd, step, low);
+        self.b.prmt(upper, lower, bytes)
+    }
+
+    /// The registers of a group of operands that lanes hold as scalars.
+    fn held(&self, data: &OpData, group: usize) -> Lowered<Regs> {
+        data.group(group).iter().map(|&value| self.reg(value)).collect()
     }
 
     /// A product by the instruction that the operation names.
@@ -185,20 +257,7 @@ impl Lowering<'_> {
         if self.is_recording() {
             return Ok(accumulator.clone());
         }
-        let word = |dtype: DType, sign: Signedness| match dtype {
-            DType::F8E4M3 => "e4m3",
-            DType::F8E5M2 => "e5m2",
-            DType::I8 if sign == Signedness::Unsigned => "u8",
-            DType::I8 => "s8",
-            DType::F32 => "tf32",
-            other => other.name(),
-        };
-        let out = match acc {
-            DType::I32 => "s32",
-            other => other.name(),
-        };
-        let shape =
-            format!("m{}n{}k{}.row.col.{out}.{}.{}.{out}", atom.m, atom.n, atom.k, word(dtype, signs.0), word(dtype, signs.1));
+        let shape = format!("m{}n{}k{}.{}", atom.m, atom.n, atom.k, product_types(dtype, acc, signs));
         let per_word = (32 / atom.bits).max(1);
         let (a_size, b_size) = (a_registers(atom), (atom.k * atom.n / 32 / per_word) as usize);
         let c_size = (atom.m * atom.n / 32) as usize;

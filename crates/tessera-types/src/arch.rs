@@ -176,6 +176,8 @@ features! {
     has_bf16_mma Bf16Mma "bf16 mma": Sm80 | Sm86 | Sm89 | Sm90 | Sm90a | Sm100a;
     /// Matrix products of `tf32`.
     has_tf32_mma Tf32Mma "tf32 mma": Sm80 | Sm86 | Sm89 | Sm90 | Sm90a | Sm100a;
+    /// Matrix products whose left factor is stored by half, two of each four neighbours: `mma.sp`.
+    has_sparse_mma SparseMma "sparse mma": Sm80 | Sm86 | Sm89 | Sm90 | Sm90a | Sm100a;
     /// Matrix products of `f64`; at a rate worth having only where a device lists a tensor peak for it.
     has_f64_mma F64Mma "f64 mma": Sm80 | Sm86 | Sm89 | Sm90 | Sm90a | Sm100a;
     /// Matrix products of 8-bit integers.

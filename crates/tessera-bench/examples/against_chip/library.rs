@@ -46,6 +46,7 @@ fn tensors(plan: &Plan) -> Outcome<Vec<Tensor>> {
             (_, Fill::RowOffsets(pattern)) => Tensor::from_vec(&[count], pattern.row_offsets())?,
             (_, Fill::Columns(pattern)) => Tensor::from_vec(&[count], pattern.columns())?,
             (_, Fill::Rows(pattern)) => Tensor::from_vec(&[count], pattern.rows())?,
+            (_, Fill::Places) => Tensor::from_vec(&[count], tessera_ops::places_of_fours(count))?,
             (_, Fill::Distinct { below }) => stream.distinct(spec.dtype, count, below)?,
         };
         let mut strides = vec![spec.step; spec.shape.len()];

@@ -164,4 +164,35 @@ pub(super) const CASES: &[Case] = &[
         ],
         ..case("csr_to_dense", MATRIX, "banded", "fp32")
     },
+    Case {
+        mutants: &[
+            edit("of equal ones the last stand", &[("ct.bitcast(a, BITS) << 1) >= (", "ct.bitcast(a, BITS) << 1) > (")]),
+            edit("signs count", &[("(ct.bitcast(b, BITS) << 1)", "ct.bitcast(b, BITS)")]),
+            edit("the third one is never stored second", &[("ct.where(keep_c, 2, 1)", "ct.where(keep_c, 1, 2)")]),
+            edit("words begin with the second place", &[("first | second << 2", "second | first << 2")]),
+            relaunch("a block is missing", one_block_short),
+        ],
+        ..case("sparse24_compress", &[("m", 33), ("k", 1028)], "", "bf16")
+    },
+    Case {
+        mutants: &[
+            edit("the second value stands in the first one's place", &[("pair >> 2 & 3", "pair & 3")]),
+            edit("words are read from their highest bits", &[("words >> 4 * ct.arange(8", "words >> 28 - 4 * ct.arange(8")]),
+        ],
+        ..case("sparse24_expand", &[("m", 33), ("k", 1028)], "", "fp16")
+    },
+    Case {
+        mutants: &[
+            edit("rows of a warp have the places of others", &[("words[i, step // 32]", "words[i ^ 16, step // 32]")]),
+            edit(
+                "the lower half of the right factor is the upper one",
+                &[("below_0, right[slot * STEPS + step + 16, j]", "below_0, right[slot * STEPS + step, j]")],
+            ),
+            edit("every round has the places of the first one", &[("places[row + t, k // 32], 2", "places[row + t, 0], 2")]),
+            edit("the last rows are left out", &[("row + i < C.shape[0]", "row + i + 1 < C.shape[0]")]),
+            relaunch("a block of the product is missing", |plan| plan.launches[3].grid[0] -= 1),
+            relaunch("rows behind the first tile are not copied", |plan| plan.launches[0].grid[0] = 1),
+        ],
+        ..case("sparse24_gemm", &[("m", 70), ("n", 100), ("k", 260)], "", "fp16")
+    },
 ];

@@ -111,6 +111,7 @@ fn given((name, argument): &(&'static str, Argument), plan: &Plan) -> Option<(St
             match spec.fill {
                 _ if spec.role == Role::Counter => Given::Zeros(spec.dtype, sizes),
                 Fill::Bounds { rows } => Given::Bounds(spec.dtype, sizes, rows),
+                Fill::Places => Given::Pattern(sizes, spec.fill),
                 // Places that an earlier launch has left: others would lead out of arrays.
                 _ if spec.role == Role::Workspace && spec.dtype == DType::I32 => return None,
                 Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) => Given::Pattern(sizes, spec.fill),

@@ -185,6 +185,9 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
         OpKind::Tile(kind) => match kind {
             TileOp::WarpReduce { combine, signedness, .. } => of.warp_reduce(*combine, *signedness),
             TileOp::MmaFragment { lhs_signedness, rhs_signedness } => of.mma_fragment(*lhs_signedness, *rhs_signedness),
+            TileOp::MmaFragmentSparse { lhs_signedness, rhs_signedness } => {
+                of.mma_fragment_sparse(*lhs_signedness, *rhs_signedness)
+            }
             TileOp::AtomicElement { mode } => of.atomic(*mode),
             TileOp::AtomicCasElement {} => of.compare_and_swap(),
             TileOp::CopyAsync { .. } => of.load(None),
@@ -292,6 +295,22 @@ impl<'f> Substitute<'f> {
             Some(TileType { shape: Shape::from_slice(&[fragment::SIDE, fragment::SIDE]), elem })
         };
         let (lhs, rhs, acc) = (matrix(0)?, matrix(1)?, matrix(2)?);
+        let kind = match acc.elem.num()?.is_float() {
+            true => ScheduleOp::MmaF { fast_acc: false },
+            false => ScheduleOp::MmaI { lhs_signedness, rhs_signedness },
+        };
+        let result = Type::Tile(acc.clone());
+        self.made(kind, [lhs, rhs, acc].map(|tile| vec![Operand::Tile(tile)]).into(), vec![result])
+    }
+
+    /// Each row by itself, with the rows of the right factor that it multiplies.
+    fn mma_fragment_sparse(&self, lhs_signedness: Signedness, rhs_signedness: Signedness) -> Option<Single<'f>> {
+        let rows = |position: usize, shape: [u32; 3]| {
+            let elem = micro::scalar_elem(self.func.ty(*self.data.group(position).first()?))?;
+            Some(TileType { shape: Shape::from_slice(&shape), elem })
+        };
+        let side = fragment::SIDE;
+        let (lhs, rhs, acc) = (rows(0, [side, 1, side])?, rows(2, [side; 3])?, rows(3, [side, 1, side])?);
         let kind = match acc.elem.num()?.is_float() {
             true => ScheduleOp::MmaF { fast_acc: false },
             false => ScheduleOp::MmaI { lhs_signedness, rhs_signedness },

@@ -1,7 +1,7 @@
 //! Operations of the Tile dialect.
 
 use tessera_ir::attrs::ShuffleMode;
-use tessera_ir::fragment::{Fragment, PER_LANE, SIDE};
+use tessera_ir::fragment::{Fragment, PER_LANE, SIDE, stored_places};
 use tessera_ir::{EntityId, Op, OpData, TileOp, Type, bug};
 
 use super::machine::{Machine, Step, fault};
@@ -76,7 +76,7 @@ impl Machine<'_> {
             TileOp::WarpReduce { .. } => unsafe { self.warp_reduce(op, active)? },
             TileOp::Shuffle { mode } => self.shuffle(data, *mode, active)?,
             // SAFETY: passed on.
-            TileOp::MmaFragment { .. } => unsafe { self.fragments(op, active)? },
+            TileOp::MmaFragment { .. } | TileOp::MmaFragmentSparse { .. } => unsafe { self.fragments(op, kind, active)? },
 
             // Blocks of a cluster run one after the other: each brings for itself what they bring together.
             TileOp::Barrier {} | TileOp::ClusterBarrier {} => {
@@ -218,35 +218,93 @@ impl Machine<'_> {
     }
 
     /// A product of each warp's matrices, whose elements its lanes hold.
-    unsafe fn fragments(&mut self, op: Op, active: &Mask) -> Ran<()> {
+    unsafe fn fragments(&mut self, op: Op, kind: &TileOp, active: &Mask) -> Ran<()> {
+        if let TileOp::MmaFragmentSparse { .. } = kind {
+            // SAFETY: passed on.
+            return unsafe { self.sparse_fragments(op, active) };
+        }
+        let kinds = [Fragment::Lhs, Fragment::Rhs, Fragment::Acc];
+        // SAFETY: passed on.
+        unsafe {
+            self.warps_products(op, active, |machine, first| {
+                kinds.into_iter().enumerate().map(|(group, kind)| machine.matrix(op, group, kind, first)).collect()
+            })
+        }
+    }
+
+    /// The same with a left factor that is stored by half: each row of it by itself, with those rows of the right factor that it multiplies.
+    unsafe fn sparse_fragments(&mut self, op: Op, active: &Mask) -> Ran<()> {
+        let side = SIDE as usize;
+        let span = self.func.ops[op].span;
+        // SAFETY: passed on.
+        unsafe {
+            self.warps_products(op, active, |machine, first| {
+                let places = machine.matrix(op, 1, Fragment::Places, first)?;
+                let right = machine.matrix(op, 2, Fragment::Rhs, first)?;
+                // Bytes of a row of the right factor.
+                let line = right.bytes().len() / (2 * side);
+                let mut chosen = Buffer::new(side * side * line);
+                let rows = chosen.bytes_mut().chunks_exact_mut(side * line);
+                for (row, lines) in rows.enumerate() {
+                    let word = places.get(row, 4) as u32;
+                    let stored = stored_places(word).map_err(|four| {
+                        let message = format!(
+                            "the places of row {row} of a factor stored by half are {word:#010x}: not two in order of columns {} to {}",
+                            4 * four,
+                            4 * four + 3
+                        );
+                        fault("cpu-places", span, &message)
+                    })?;
+                    for (to, from) in lines.chunks_exact_mut(line).zip(stored) {
+                        to.copy_from_slice(&right.bytes()[from * line..][..line]);
+                    }
+                }
+                let (left, sums) = (machine.matrix(op, 0, Fragment::Lhs, first)?, machine.matrix(op, 3, Fragment::Acc, first)?);
+                Ok(vec![left, chosen, sums])
+            })
+        }
+    }
+
+    /// A matrix, row by row, or several of them one below the other, of which the lanes of the warp from `first` on hold a group of operands.
+    fn matrix(&self, op: Op, group: usize, kind: Fragment, first: usize) -> Ran<Buffer> {
+        let data = &self.func.ops[op];
+        let values = data.group(group);
+        let size = scalar_bytes(self.func.ty(values[0]));
+        let (each, columns) = match kind {
+            Fragment::Places => (SIDE as usize, 1),
+            Fragment::Lhs | Fragment::Rhs | Fragment::Acc => ((SIDE * SIDE) as usize, SIDE),
+        };
+        let mut matrix = Buffer::new(size * each * values.len() / kind.per_lane());
+        for (at, &value) in values.iter().enumerate() {
+            let lanes = self.lanes(value, data.span)?;
+            let (below, at) = (at / kind.per_lane() * each, at % kind.per_lane());
+            for lane in 0..32 {
+                let [row, column] = kind.element(8 * size as u32, at).place(lane as u32);
+                let to = (below + (row * columns + column) as usize) * size;
+                let from = (first + lane) * size;
+                matrix.bytes_mut()[to..to + size].copy_from_slice(&lanes.bytes()[from..from + size]);
+            }
+        }
+        Ok(matrix)
+    }
+
+    /// What an operation makes of each warp's matrices, which `factors` gathers: 16 x 16 sums, whose elements the lanes get.
+    unsafe fn warps_products(&mut self, op: Op, active: &Mask, factors: impl Fn(&Self, usize) -> Ran<Vec<Buffer>>) -> Ran<()> {
         let data = &self.func.ops[op];
         let threads = self.program.threads;
         whole_warps(active, threads, data.span)?;
-        let size = |position: usize| scalar_bytes(self.func.ty(data.group(position)[0]));
-        let sizes = [size(0), size(1), size(2)];
-        let kinds = [Fragment::Lhs, Fragment::Rhs, Fragment::Acc];
-        let mut outputs = vec![Buffer::new(sizes[2] * threads); PER_LANE];
+        let size = scalar_bytes(self.func.ty(data.results[0]));
+        let mut outputs = vec![Buffer::new(size * threads); PER_LANE];
         for first in (0..threads).step_by(32).filter(|&first| active.iter().any(|thread| thread / 32 == first / 32)) {
-            let mut feeds = Vec::new();
-            for (position, (&size, kind)) in sizes.iter().zip(kinds).enumerate() {
-                let mut matrix = Buffer::new(size * (SIDE * SIDE) as usize);
-                for (at, &value) in data.group(position).iter().enumerate() {
-                    let lanes = self.lanes(value, data.span)?;
-                    for lane in 0..32 {
-                        let to = offset(kind, 8 * size, at, lane) * size;
-                        let from = (first + lane) * size;
-                        matrix.bytes_mut()[to..to + size].copy_from_slice(&lanes.bytes()[from..from + size]);
-                    }
-                }
-                feeds.push(Feed::Tile(matrix));
-            }
+            let feeds = factors(self, first)?.into_iter().map(Feed::Tile);
             // SAFETY: passed on.
             let product = unsafe { self.delegate(op, feeds)? };
             for (at, output) in outputs.iter_mut().enumerate() {
                 for lane in 0..32 {
-                    let from = offset(Fragment::Acc, 8 * sizes[2], at, lane) * sizes[2];
-                    let to = (first + lane) * sizes[2];
-                    output.bytes_mut()[to..to + sizes[2]].copy_from_slice(&product[0].bytes()[from..from + sizes[2]]);
+                    let [row, column] = Fragment::Acc.element(8 * size as u32, at).place(lane as u32);
+                    let from = (row * SIDE + column) as usize * size;
+                    let to = (first + lane) * size;
+                    output.bytes_mut()[to..to + size].copy_from_slice(&product[0].bytes()[from..from + size]);
                 }
             }
         }
@@ -284,10 +342,4 @@ impl Machine<'_> {
         self.set(data.result(), Data::Lanes(moved));
         Ok(())
     }
-}
-
-/// The number, row by row, of an element of a lane's in its matrix.
-fn offset(kind: Fragment, bits: usize, element: usize, lane: usize) -> usize {
-    let [row, column] = kind.element(bits as u32, element).place(lane as u32);
-    (row * SIDE + column) as usize
 }

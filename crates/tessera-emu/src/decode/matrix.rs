@@ -7,7 +7,7 @@ use super::modifiers::Mods;
 use super::operands::space;
 use super::{Builder, Result};
 use crate::ops::round::Directed;
-use crate::program::{Mma, Op, Piece, Reg, Wgmma, WgmmaA};
+use crate::program::{Metadata, Mma, Op, Piece, Reg, Wgmma, WgmmaA};
 
 /// Whether single bits are compared rather than joined, before they are counted.
 fn reduction(mods: Mods<'_>) -> bool {
@@ -72,7 +72,14 @@ impl Builder<'_> {
         let c = self.sources(c, wide)?.to_vec();
         let sparse = match rest {
             [] => None,
-            [metadata, Operand::Int(selector)] => Some((self.value(metadata, false)?, *selector as u32)),
+            [metadata, Operand::Int(selector)] => {
+                let ordered = match mods.any(&[Word::Sp, Word::SpOrdered]) {
+                    Some(Word::SpOrdered) => true,
+                    Some(_) => false,
+                    None => return Ok(false),
+                };
+                Some(self.metadata(metadata, *selector, ordered, (a_ty, shape.2))?)
+            }
             _ => return Ok(false),
         };
         let d = self.results(d)?;
@@ -85,12 +92,21 @@ impl Builder<'_> {
             c,
             saturate: mods.has(Word::Satfinite),
             xor: reduction(mods),
-            sparse: sparse.filter(|_| mods.any(&[Word::Sp, Word::SpOrdered]).is_some()),
+            sparse,
             directed: mods.pick(Directed::of),
             by_rows: by_rows(mods),
         };
         self.emit(Op::Mma(Box::new(mma)));
         Ok(true)
+    }
+
+    /// The operands that say where the stored half of A stood.
+    fn metadata(&mut self, register: &Operand, selector: i64, ordered: bool, (ty, k): (Type, u16)) -> Result<Metadata> {
+        let selectors = crate::exec::sparse::selectors(ty, usize::from(k));
+        match u32::try_from(selector) {
+            Ok(selector) if selector < selectors => Ok(Metadata { reg: self.value(register, false)?, selector, ordered }),
+            _ => Err(format!("the metadata of this product is chosen by a number below {selectors}, not {selector}")),
+        }
     }
 
     fn wmma(&mut self, mods: Mods<'_>, operands: &[Operand]) -> Result<bool> {
@@ -162,7 +178,7 @@ impl Builder<'_> {
         let (&[d_ty, a_ty, b_ty], [d, a, b, rest @ ..]) = (&types[..], operands) else { return Ok(false) };
         let (sparse, rest) = match (mods.has(Word::Sp), rest) {
             (true, [metadata, Operand::Int(selector), rest @ ..]) => {
-                (Some((self.value(metadata, false)?, *selector as u32)), rest)
+                (Some(self.metadata(metadata, *selector, false, (types[1], k))?), rest)
             }
             (true, _) => return Ok(false),
             (false, rest) => (None, rest),

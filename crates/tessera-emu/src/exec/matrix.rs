@@ -118,7 +118,7 @@ impl Cluster<'_> {
             }
             Op::Mma(mma) => {
                 self.follow_mma(warp, pc, mma);
-                multiply(warp, mma);
+                multiply(warp, mma)?;
             }
             Op::WmmaLoad { to, addr, stride, piece } => self.load_piece(warp, pc, to, *addr, *stride, *piece)?,
             Op::WmmaStore { from, addr, stride, piece } => self.store_piece(warp, pc, from, *addr, *stride, *piece)?,
@@ -278,14 +278,15 @@ fn float_results(
     results
 }
 
-fn multiply(warp: &mut Warp, mma: &Mma) {
+fn multiply(warp: &mut Warp, mma: &Mma) -> Result<(), Fault> {
     let (m, n, k) = (usize::from(mma.shape.0), usize::from(mma.shape.1), usize::from(mma.shape.2));
     let [d_ty, a_ty, b_ty, c_ty] = mma.types;
     if quad_pairs::is_one(mma) {
-        return quad_pairs::multiply(warp, mma);
+        quad_pairs::multiply(warp, mma);
+        return Ok(());
     }
     let read = |reg: Reg, lane: usize| warp.value(reg, lane);
-    let places = mma.sparse.map(|places| sparse::places(&read, places, a_ty, k));
+    let places = mma.sparse.map(|metadata| sparse::places(&read, metadata, a_ty, k)).transpose()?;
     let stored = if places.is_some() { k / 2 } else { k };
     let a = operand(&read, &mma.a, a_ty, m, stored, true);
     let b = operand(&read, &mma.b, b_ty, n, k, false);
@@ -313,7 +314,7 @@ fn multiply(warp: &mut Warp, mma: &Mma) {
                 warp.set(mma.d[reg], lane, value);
             }
         }
-        return;
+        return Ok(());
     }
     for row in 0..m {
         for column in 0..n {
@@ -321,4 +322,5 @@ fn multiply(warp: &mut Warp, mma: &Mma) {
             warp.set(mma.d[reg], lane, results[row * n + column]);
         }
     }
+    Ok(())
 }

@@ -18,7 +18,7 @@ mod print;
 mod quad_pairs;
 mod run;
 mod schedule;
-mod sparse;
+pub(crate) mod sparse;
 mod step;
 pub(crate) mod tensor;
 mod texture;

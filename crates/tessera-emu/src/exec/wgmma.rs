@@ -264,7 +264,7 @@ impl Cluster<'_> {
         let (n, k) = (usize::from(wgmma.n), usize::from(wgmma.k));
         // What is stored of A, and where along K it stands.
         let read = |reg: Reg, lane: usize| warp.value(reg, lane);
-        let places = wgmma.sparse.map(|places| super::sparse::places(&read, places, a_ty, k));
+        let places = wgmma.sparse.map(|metadata| super::sparse::places(&read, metadata, a_ty, k)).transpose()?;
         let stored = if places.is_some() { k / 2 } else { k };
         let place = |row: usize, at: usize| places.as_ref().map_or(at, |places| places[row * stored + at]);
         let shape = |message: String| Fault::new(FindingKind::Matrix, 0, message);

@@ -21,8 +21,18 @@ pub(crate) struct Mma {
     pub(crate) directed: Option<Directed>,
     /// Whether A and B are spread by rows, which `mma.m8n8k4` alone asks.
     pub(crate) by_rows: [bool; 2],
-    /// For 2:4 sparse A: the register of positions and which thread pair gives it.
-    pub(crate) sparse: Option<(Reg, u32)>,
+    /// For sparse A.
+    pub(crate) sparse: Option<Metadata>,
+}
+
+/// Where the stored half of a sparse A stood.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Metadata {
+    pub(crate) reg: Reg,
+    /// Which threads of a quad give it.
+    pub(crate) selector: u32,
+    /// Whether places must rise, as `.sp::ordered_metadata` promises.
+    pub(crate) ordered: bool,
 }
 
 /// A warpgroup's matrix product.
@@ -40,15 +50,15 @@ pub(crate) struct Wgmma {
     pub(crate) transpose_a: bool,
     pub(crate) transpose_b: bool,
     pub(crate) saturate: bool,
-    /// For sparse A: the register of places, and which threads give it.
-    pub(crate) sparse: Option<(Reg, u32)>,
+    /// For sparse A.
+    pub(crate) sparse: Option<Metadata>,
 }
 
 impl Wgmma {
     /// The registers that it reads while it is under way, the accumulators apart.
     pub(crate) fn operands(&self) -> impl Iterator<Item = &Reg> {
         let a: &[Reg] = if let WgmmaA::Registers(regs) = &self.a { regs } else { &[] };
-        a.iter().chain(self.sparse.as_ref().map(|(metadata, _)| metadata))
+        a.iter().chain(self.sparse.as_ref().map(|metadata| &metadata.reg))
     }
 }
 

@@ -6,7 +6,7 @@ use tessera_types::DType;
 
 use crate::attrs::{AtomicMode, Combine, RingProducer};
 use crate::bug;
-use crate::fragment::PER_LANE;
+use crate::fragment::{PER_LANE, PLACES_PER_LANE};
 use crate::func::{Func, Level, Op, OpData, Value};
 use crate::op::OpKind;
 use crate::tile::TileOp;
@@ -82,7 +82,8 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::WarpReduce { combine, redux, .. } => warp_reduce(site, *combine, *redux),
         TileOp::Shuffle { .. } => shuffle(site),
 
-        TileOp::MmaFragment { .. } => mma_fragment(site),
+        TileOp::MmaFragment { .. } => mma_fragment(site, false),
+        TileOp::MmaFragmentSparse { .. } => mma_fragment(site, true),
 
         TileOp::Barrier {}
         | TileOp::ClusterBarrier {}
@@ -289,15 +290,25 @@ fn shuffle(site: &Site<'_>) -> Rule {
     site.result_is(0, ty)
 }
 
-fn mma_fragment(site: &Site<'_>) -> Rule {
-    let groups = [0, 1, 2].map(|group| site.op.group(group));
-    let numbers = groups.map(|group| group.first().and_then(|&value| site.ty(value).num()));
-    let [Some(lhs), Some(rhs), Some(acc)] = numbers else {
-        return Err(Wrong { id: "ir-operand-type", message: "multiplies eight numbers of a lane by eight".to_string() });
+/// A product of fragments; `sparse` where its left factor is stored by half.
+fn mma_fragment(site: &Site<'_>, sparse: bool) -> Rule {
+    let number = |group: usize| site.op.group(group).first().and_then(|&value| site.ty(value).num());
+    // The groups of the factors and of the sums, and how many elements a lane has of them.
+    let groups =
+        if sparse { [(0, PER_LANE), (2, 2 * PER_LANE), (3, PER_LANE)] } else { [(0, PER_LANE), (1, PER_LANE), (2, PER_LANE)] };
+    let [Some(lhs), Some(rhs), Some(acc)] = groups.map(|(group, _)| number(group)) else {
+        return Err(Wrong { id: "ir-operand-type", message: "multiplies numbers of a lane".to_string() });
     };
-    for (group, dtype) in groups.iter().zip([lhs, rhs, acc]) {
-        let right = group.len() == PER_LANE && group.iter().all(|&value| *site.ty(value) == Type::scalar(dtype));
-        ensure!(right, "ir-operand-type", "a lane holds {PER_LANE} elements of one type of a fragment");
+    let holds = |group: usize, count: usize, dtype: DType| {
+        let values = site.op.group(group);
+        values.len() == count && values.iter().all(|&value| *site.ty(value) == Type::scalar(dtype))
+    };
+    for ((group, count), dtype) in groups.into_iter().zip([lhs, rhs, acc]) {
+        ensure!(holds(group, count, dtype), "ir-operand-type", "a lane holds {count} elements of one type here");
+    }
+    if sparse {
+        let right = holds(1, PLACES_PER_LANE, DType::I32);
+        ensure!(right, "ir-operand-type", "a lane holds {PLACES_PER_LANE} words of places, of `i32`");
     }
     let halves = matches!(lhs, DType::F16 | DType::BF16) && (acc == DType::F32 || (lhs, acc) == (DType::F16, DType::F16));
     let known = lhs == rhs && (halves || (lhs, acc) == (DType::I8, DType::I32));

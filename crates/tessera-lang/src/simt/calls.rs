@@ -202,9 +202,11 @@ impl Check<'_> {
             Function::AtomicAdd | Function::AtomicMax | Function::AtomicMin | Function::AtomicExchange | Function::AtomicCas => {
                 self.atomic(function, name, bound, span)
             }
-            Function::FragmentFill | Function::FragmentLoad | Function::FragmentStore | Function::FragmentMma => {
-                self.fragment(function, bound, span)
-            }
+            Function::FragmentFill
+            | Function::FragmentLoad
+            | Function::FragmentStore
+            | Function::FragmentMma
+            | Function::FragmentMmaSparse => self.fragment(function, bound, span),
             Function::WarpReduce(combine) => {
                 self.whole_warps(name, span)?;
                 let [at] = self.operands(bound, span)?;
@@ -267,8 +269,9 @@ impl Check<'_> {
             Some(Fixed::Str(text)) if &*text == "a" => Ok(Role::A),
             Some(Fixed::Str(text)) if &*text == "b" => Ok(Role::B),
             Some(Fixed::Str(text)) if &*text == "accumulator" => Ok(Role::Accumulator),
+            Some(Fixed::Str(text)) if &*text == "places" => Ok(Role::Places),
             _ => Err(Box::new(
-                Diagnostic::error(id::VALUE_RANGE, span, "a fragment is `\"a\"`, `\"b\"` or `\"accumulator\"`")
+                Diagnostic::error(id::VALUE_RANGE, span, "a fragment is `\"a\"`, `\"b\"`, `\"accumulator\"` or `\"places\"`")
                     .help("write `tile.fragment[fp16](\"a\")`"),
             )),
         }

@@ -57,7 +57,15 @@ impl Check<'_> {
             }
         }
         match space {
-            Space::Fragment(_) => extents = vec![FRAGMENT, FRAGMENT],
+            Space::Fragment(Role::Places) if !matches!(dtype, DType::I32 | DType::U32) => {
+                return Err(Box::new(
+                    Diagnostic::error(id::MMA_TYPE, span, "places are words of 32 bits, one for each row")
+                        .label(format!("this holds {}", dtype_name(dtype)))
+                        .help("write `tile.fragment[int32](\"places\")`"),
+                ));
+            }
+            Space::Fragment(Role::Places) => extents = vec![FRAGMENT, 1],
+            Space::Fragment(Role::A | Role::B | Role::Accumulator) => extents = vec![FRAGMENT, FRAGMENT],
             Space::Shared | Space::Register if extents.is_empty() => {
                 return Err(Box::new(
                     Diagnostic::error(id::SHAPE, span, "an allocation needs a size").help("write `tile.alloc_shared[fp32](128)`"),
@@ -236,41 +244,51 @@ impl Check<'_> {
                 self.fragment_fits(position, &place, span)?;
                 statement = Some(Statement::FragmentStore(place, position));
             }
-            (Function::FragmentMma, [accumulator, a, b]) => {
-                let parts = [self.fragment_at(accumulator)?, self.fragment_at(a)?, self.fragment_at(b)?];
-                for ((expr, (_, role)), wanted) in exprs.iter().zip(parts).zip([Role::Accumulator, Role::A, Role::B]) {
-                    if role != wanted {
-                        return Err(Box::new(
-                            Diagnostic::error(
-                                id::MMA_TYPE,
-                                expr.span,
-                                format!("the fragment here must be {wanted:?}").to_lowercase(),
-                            )
-                            .help("write `tile.fragment_mma(accumulator, a, b)`"),
-                        ));
-                    }
-                }
-                let dtype = |position: usize| self.allocations[position].dtype;
-                let (sum, a, b) = (dtype(parts[0].0), dtype(parts[1].0), dtype(parts[2].0));
-                let halves =
-                    a == b && matches!(a, DType::F16 | DType::BF16) && (sum == DType::F32 || sum == a && a == DType::F16);
-                let bytes = a == b && matches!(a, DType::I8 | DType::U8) && sum == DType::I32;
-                if !halves && !bytes {
-                    return Err(Box::new(
-                        Diagnostic::error(
-                            id::MMA_TYPE,
-                            span,
-                            format!("no fragment product of {} and {} sums in {}", dtype_name(a), dtype_name(b), dtype_name(sum)),
-                        )
-                        .help("fp16 and bf16 sum in fp32, int8 in int32"),
-                    ));
-                }
-                statement = Some(Statement::FragmentMma(parts[0].0, parts[1].0, parts[2].0));
+            (Function::FragmentMma, [_, _, _]) => {
+                let [sum, a, b] = self.parts(&exprs, [Role::Accumulator, Role::A, Role::B], "fragment_mma(accumulator, a, b)")?;
+                self.multiplies([sum, a, b], span)?;
+                statement = Some(Statement::FragmentMma(sum, a, b));
+            }
+            (Function::FragmentMmaSparse, [_, _, _, _, _]) => {
+                let roles = [Role::Accumulator, Role::A, Role::Places, Role::B, Role::B];
+                let [accumulator, a, places, b, below] =
+                    self.parts(&exprs, roles, "fragment_mma_sparse(accumulator, a, places, b, b_below)")?;
+                self.multiplies([accumulator, a, b], span)?;
+                self.multiplies([accumulator, a, below], span)?;
+                statement = Some(Statement::FragmentMmaSparse { accumulator, a, places, b: [b, below] });
             }
             _ => {}
         }
         self.out.extend(statement);
         Ok(Item::Fixed(Fixed::None))
+    }
+
+    /// The fragments of a product, each of which must be what it is there.
+    fn parts<const N: usize>(&mut self, exprs: &[&Expr], roles: [Role; N], right: &str) -> Res<[usize; N]> {
+        let mut parts = [0; N];
+        for ((part, wanted), expr) in parts.iter_mut().zip(roles).zip(exprs) {
+            let (position, role) = self.fragment_at(expr)?;
+            if role != wanted {
+                return Err(Box::new(
+                    Diagnostic::error(id::MMA_TYPE, expr.span, format!("the fragment here must be {wanted:?}").to_lowercase())
+                        .help(format!("write `tile.{right}`")),
+                ));
+            }
+            *part = position;
+        }
+        Ok(parts)
+    }
+
+    /// Refuses fragments whose types no product has.
+    fn multiplies(&self, [sum, a, b]: [usize; 3], span: Span) -> Res<()> {
+        let [sum, a, b] = [sum, a, b].map(|position| self.allocations[position].dtype);
+        let halves = a == b && matches!(a, DType::F16 | DType::BF16) && (sum == DType::F32 || sum == a && a == DType::F16);
+        let bytes = a == b && matches!(a, DType::I8 | DType::U8) && sum == DType::I32;
+        if halves || bytes {
+            return Ok(());
+        }
+        let product = format!("no fragment product of {} and {} sums in {}", dtype_name(a), dtype_name(b), dtype_name(sum));
+        Err(Box::new(Diagnostic::error(id::MMA_TYPE, span, product).help("fp16 and bf16 sum in fp32, int8 in int32")))
     }
 
     fn fragment_at(&mut self, expr: &Expr) -> Res<(usize, Role)> {

@@ -13,6 +13,7 @@
 
 use indexmap::IndexMap;
 use tessera_ir::attrs::AtomicMode;
+use tessera_ir::fragment::Fragment;
 use tessera_ir::{Abi, Const, Span};
 use tessera_types::DType;
 
@@ -55,7 +56,7 @@ pub enum Space {
     Shared,
     /// One for each thread.
     Register,
-    /// A matrix of 16 x 16 spread over a warp.
+    /// A matrix of 16 x 16, or 16 words of places, spread over a warp.
     Fragment(Role),
 }
 
@@ -68,6 +69,20 @@ pub enum Role {
     B,
     /// What is summed into.
     Accumulator,
+    /// Where the elements of a left factor that is stored by half stand.
+    Places,
+}
+
+impl Role {
+    /// How its elements are spread over a warp.
+    pub(super) fn fragment(self) -> Fragment {
+        match self {
+            Role::A => Fragment::Lhs,
+            Role::B => Fragment::Rhs,
+            Role::Accumulator => Fragment::Acc,
+            Role::Places => Fragment::Places,
+        }
+    }
 }
 
 /// Memory that a kernel declares.
@@ -329,10 +344,21 @@ pub enum Statement {
     WaitGroup(u32),
     /// Sets every element of a fragment.
     FragmentFill(usize, Expression),
-    /// Reads a fragment from the 16 x 16 elements whose first one is given.
+    /// Reads a fragment from the elements whose first one is given.
     FragmentLoad(usize, Place),
     /// Writes a fragment.
     FragmentStore(Place, usize),
     /// `accumulator += a x b`, by position of the allocations.
     FragmentMma(usize, usize, usize),
+    /// The same where the left factor is stored by half.
+    FragmentMmaSparse {
+        /// The sums.
+        accumulator: usize,
+        /// What is stored of the left factor.
+        a: usize,
+        /// Where that stands.
+        places: usize,
+        /// The right factor, its upper half first.
+        b: [usize; 2],
+    },
 }

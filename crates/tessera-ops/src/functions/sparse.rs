@@ -198,6 +198,42 @@ pub fn csr_to_dense(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, n: 
     run(&set::formats::CSR_TO_DENSE, "", &tensors, &[])
 }
 
+/// Of each four neighbours in a row of `x[m, k]`, whose `k` is a multiple of 4, the two of the largest magnitude, of equal ones the first: `values[m, k / 2]`,
+/// and `places[m, ceil(k / 32)]`, words of `i32` that say where they stand. Nothing is lost where two of each four are 0.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// let x = Tensor::from_vec(&[1, 8], vec![0.0f32, 5.0, 0.0, -6.0, 7.0, 0.0, 0.0, 0.0])?;
+/// let [values, places] = tessera_ops::sparse24_compress(&x)?;
+/// assert_eq!((values.to_f64()?, places.to_f64()?), (vec![5.0, -6.0, 7.0, 0.0], vec![f64::from(0x4444_444d)]));
+/// assert_eq!(tessera_ops::sparse24_expand(&values, &places)?.to_f64()?, x.to_f64()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn sparse24_compress(x: &Tensor) -> Result<[Tensor; 2], CallError> {
+    all(&set::sparse24::COMPRESS, "", &[("x", x)], &[])
+}
+
+/// The matrix of which [`sparse24_compress`] has stored half, with its zeros.
+pub fn sparse24_expand(values: &Tensor, places: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::sparse24::EXPAND, "", &[("values", values), ("places", places)], &[])
+}
+
+/// The matrix of which [`sparse24_compress`] has stored half times `b[k, n]`, both of 16-bit floats: `[m, n]`. Tensor cores skip what is not stored,
+/// also where `b` is infinite there. From sm_80 on.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// // Of four ones the first two are stored.
+/// let [values, places] = tessera_ops::sparse24_compress(&Tensor::ones(DType::BF16, &[1, 4])?)?;
+/// let c = tessera_ops::sparse24_gemm(&values, &places, &Tensor::arange(DType::BF16, &[4, 2])?)?;
+/// assert_eq!(c.to_f64()?, [2.0, 4.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn sparse24_gemm(values: &Tensor, places: &Tensor, b: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::sparse24::GEMM, "", &[("values", values), ("places", places), ("B", b)], &[])
+}
+
 /// Rows of so many offsets.
 fn rows(row_offsets: &Tensor) -> usize {
     row_offsets.shape().first().copied().unwrap_or(0).saturating_sub(1)

@@ -62,6 +62,7 @@ pub(crate) mod sddmm;
 pub(crate) mod softmax;
 pub(crate) mod sort;
 mod sparse;
+pub(crate) mod sparse24;
 pub(crate) mod spmm;
 pub(crate) mod spmv;
 pub(crate) mod vector;

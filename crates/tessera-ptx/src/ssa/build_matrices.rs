@@ -67,6 +67,14 @@ impl Builder {
         self.instruction(&format!("mma.sync.aligned.{shape}"), Results::Vector(class, c.len()), &args)
     }
 
+    /// The same with half of A stored: `metadata` says where each two of four neighbours stood, by the threads of a quad that `selector` says.
+    pub fn mma_sparse(&mut self, shape: &str, [a, b, c]: [&[Value]; 3], metadata: Value, selector: u32) -> Vec<Value> {
+        let class = c.first().map_or(Class::B32, |&value| self.kernel.class(value));
+        let args = [Arg::sources(a), Arg::sources(b), Arg::sources(c), metadata.into(), i64::from(selector).into()];
+        let text = format!("mma.sp::ordered_metadata.sync.aligned.{shape}");
+        self.instruction(&text, Results::Vector(class, c.len()), &args)
+    }
+
     /// Orders the registers' contents before the products that follow.
     pub fn wgmma_fence(&mut self, accumulators: &[Value]) -> Vec<Value> {
         let hidden = tied(accumulators);

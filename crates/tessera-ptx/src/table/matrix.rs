@@ -52,13 +52,20 @@ super::rows! {
         "mma.sync.aligned.(m8n8k128|m16n8k128|m16n8k256).row.col.s32.b1.b1.s32.(xor|and).popc" "vD:b32 vA:b32 vB:b32 vC:b32" 7 0 Sm 75
     }
     "Sparse matrix products of a warp" {
-        "mma.SPARSE.sync.aligned.(m16n8k16|m16n8k32).row.col.f16.f16.f16.f16" "vD vA:b32 vB:b32 vC a:b32 i" 7 1 Sm 80
-        "mma.SPARSE.sync.aligned.(m16n8k16|m16n8k32).row.col.f32.f16.f16.f32" "vD vA:b32 vB:b32 vC a:b32 i" 7 1 Sm 80
-        "mma.SPARSE.sync.aligned.(m16n8k16|m16n8k32).row.col.f32.bf16.bf16.f32" "vD vA:b32 vB:b32 vC a:b32 i" 7 1 Sm 80
-        "mma.SPARSE.sync.aligned.(m16n8k8|m16n8k16).row.col.f32.tf32.tf32.f32" "vD vA:b32 vB:b32 vC a:b32 i" 7 1 Sm 80
-        "mma.SPARSE.sync.aligned.m16n8k64.row.col.f32.(e4m3|e5m2).(e4m3|e5m2).f32" "vD vA:b32 vB:b32 vC a:b32 i" 8 4 Sm 89
-        "mma.SPARSE.sync.aligned.(m16n8k32|m16n8k64).row.col.satfinite?.s32.(u8|s8).(u8|s8).s32" "vD vA:b32 vB:b32 vC a:b32 i" 7 1 Sm 80
-        "mma.SPARSE.sync.aligned.(m16n8k64|m16n8k128).row.col.satfinite?.s32.(u4|s4).(u4|s4).s32" "vD vA:b32 vB:b32 vC a:b32 i" 7 1 Sm 80
+        "mma.sp.sync.aligned.(m16n8k16|m16n8k32).row.col.f16.f16.f16.f16" "vD vA:b32 vB:b32 vC a:b32 i" 7 1 Sm 80
+        "mma.sp.sync.aligned.(m16n8k16|m16n8k32).row.col.f32.f16.f16.f32" "vD vA:b32 vB:b32 vC a:b32 i" 7 1 Sm 80
+        "mma.sp.sync.aligned.(m16n8k16|m16n8k32).row.col.f32.bf16.bf16.f32" "vD vA:b32 vB:b32 vC a:b32 i" 7 1 Sm 80
+        "mma.sp.sync.aligned.(m16n8k8|m16n8k16).row.col.f32.tf32.tf32.f32" "vD vA:b32 vB:b32 vC a:b32 i" 7 1 Sm 80
+        "mma.sp.sync.aligned.m16n8k64.row.col.f32.(e4m3|e5m2).(e4m3|e5m2).f32" "vD vA:b32 vB:b32 vC a:b32 i" 8 4 Sm 89
+        "mma.sp.sync.aligned.(m16n8k32|m16n8k64).row.col.satfinite?.s32.(u8|s8).(u8|s8).s32" "vD vA:b32 vB:b32 vC a:b32 i" 7 1 Sm 80
+        "mma.sp.sync.aligned.(m16n8k64|m16n8k128).row.col.satfinite?.s32.(u4|s4).(u4|s4).s32" "vD vA:b32 vB:b32 vC a:b32 i" 7 1 Sm 80
+        "mma.sp::ordered_metadata.sync.aligned.(m16n8k16|m16n8k32).row.col.f16.f16.f16.f16" "vD vA:b32 vB:b32 vC a:b32 i" 8 5 Sm 80
+        "mma.sp::ordered_metadata.sync.aligned.(m16n8k16|m16n8k32).row.col.f32.f16.f16.f32" "vD vA:b32 vB:b32 vC a:b32 i" 8 5 Sm 80
+        "mma.sp::ordered_metadata.sync.aligned.(m16n8k16|m16n8k32).row.col.f32.bf16.bf16.f32" "vD vA:b32 vB:b32 vC a:b32 i" 8 5 Sm 80
+        "mma.sp::ordered_metadata.sync.aligned.(m16n8k8|m16n8k16).row.col.f32.tf32.tf32.f32" "vD vA:b32 vB:b32 vC a:b32 i" 8 5 Sm 80
+        "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.(e4m3|e5m2).(e4m3|e5m2).f32" "vD vA:b32 vB:b32 vC a:b32 i" 8 5 Sm 89
+        "mma.sp::ordered_metadata.sync.aligned.(m16n8k32|m16n8k64).row.col.satfinite?.s32.(u8|s8).(u8|s8).s32" "vD vA:b32 vB:b32 vC a:b32 i" 8 5 Sm 80
+        "mma.sp::ordered_metadata.sync.aligned.(m16n8k64|m16n8k128).row.col.satfinite?.s32.(u4|s4).(u4|s4).s32" "vD vA:b32 vB:b32 vC a:b32 i" 8 5 Sm 80
     }
     "Moving matrices" {
         "ldmatrix.sync.aligned.m8n8.(x1|x2|x4).trans?.CTA?.b16" "vN:b32 m" 6 5 Sm 75

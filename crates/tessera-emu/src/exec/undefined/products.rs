@@ -8,7 +8,7 @@ use crate::exec::access::Target;
 use crate::exec::matrix::{fragment, operand, place, width};
 use crate::exec::{Cluster, Warp, quad_pairs, sparse};
 use crate::lanes::{LANES, lanes};
-use crate::program::{Mma, Reg};
+use crate::program::{Metadata, Mma, Reg};
 
 /// Rows of an operand A, or columns of an operand B, in which something is undefined, and where the first of it comes from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,12 +77,12 @@ impl Cluster<'_> {
         &mut self,
         warp: &Warp,
         pc: u32,
-        metadata: Option<(Reg, u32)>,
+        metadata: Option<Metadata>,
         ty: Type,
         k: usize,
     ) -> Lack {
         let Some(metadata) = metadata else { return Lack::default() };
-        self.lack_of_registers(warp, pc, &[metadata.0], 1, |read| sparse::words(read, metadata, ty, k).to_vec())
+        self.lack_of_registers(warp, pc, &[metadata.reg], 1, |read| sparse::words(read, metadata, ty, k).to_vec())
     }
 
     /// The rows of an operand in the own block's shared memory that lack something. `chunks` are the places that it is read
@@ -162,7 +162,7 @@ impl Cluster<'_> {
     /// `mma.sync`
     pub(in crate::exec) fn follow_mma(&mut self, warp: &mut Warp, pc: u32, mma: &Mma) {
         let Some(undefined) = &warp.undefined else { return };
-        let sparse = mma.sparse.as_ref().map(|(reg, _)| reg);
+        let sparse = mma.sparse.as_ref().map(|metadata| &metadata.reg);
         let mut regs = mma.a.iter().chain(&mma.b).chain(&mma.c).chain(sparse);
         if regs.all(|reg| undefined.lanes(reg.slot) == 0) {
             return;

@@ -7,7 +7,7 @@ use tessera_types::DType;
 use super::{Emit, Home, Open, assigned};
 use crate::lower::{Arith, FloatMode, Res, signedness, tile_type};
 use crate::number::Num;
-use crate::simt::program::{Expression, Place, Statement};
+use crate::simt::program::{Expression, Place, Space, Statement};
 use crate::value::Tile;
 
 /// How control leaves a list of statements.
@@ -39,9 +39,12 @@ pub(super) fn collect(emit: &Emit<'_>, list: &[Statement], found: &mut Vec<usize
             }
             Statement::FragmentFill(position, _)
             | Statement::FragmentLoad(position, _)
-            | Statement::FragmentMma(position, ..) => {
-                if let Some(Home::Apart(first)) = emit.homes.get(*position) {
-                    found.extend(*first..first + tessera_ir::fragment::PER_LANE);
+            | Statement::FragmentMma(position, ..)
+            | Statement::FragmentMmaSparse { accumulator: position, .. } => {
+                if let (Some(Home::Apart(first)), Space::Fragment(role)) =
+                    (emit.homes.get(*position), emit.kernel.allocations[*position].space)
+                {
+                    found.extend(*first..first + role.fragment().per_lane());
                 }
             }
             Statement::Evaluate(_)
@@ -123,6 +126,7 @@ impl Emit<'_> {
             Statement::FragmentLoad(position, place) => self.fragment_load(*position, place)?,
             Statement::FragmentStore(place, position) => self.fragment_store(place, *position)?,
             Statement::FragmentMma(sum, a, b) => self.fragment_product([*sum, *a, *b])?,
+            Statement::FragmentMmaSparse { accumulator, a, places, b } => self.sparse_product(*accumulator, *a, *places, *b)?,
         }
         Ok(Flow::Falls)
     }

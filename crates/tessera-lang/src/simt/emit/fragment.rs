@@ -1,4 +1,4 @@
-//! Fragments: matrices of 16 x 16 spread over a warp, eight variables a lane; which elements these are, says
+//! Fragments: matrices of 16 x 16 and words of places spread over a warp, some variables a lane; which elements these are, says
 //! [`tessera_ir::fragment`].
 
 use smallvec::SmallVec;
@@ -9,7 +9,7 @@ use tessera_types::DType;
 
 use super::{Emit, Home};
 use crate::lower::{Res, tile_type};
-use crate::simt::program::{Expression, Memory, Place, Role, Space};
+use crate::simt::program::{Expression, Memory, Place, Space};
 use crate::value::Tile;
 
 impl Emit<'_> {
@@ -19,25 +19,20 @@ impl Emit<'_> {
         let (Home::Apart(first), Space::Fragment(role)) = (&self.homes[position], own.space) else {
             return Err(self.broken("a fragment that is none", own.span));
         };
-        let fragment = match role {
-            Role::A => Fragment::Lhs,
-            Role::B => Fragment::Rhs,
-            Role::Accumulator => Fragment::Acc,
-        };
-        Ok((*first, fragment, own.dtype))
+        Ok((*first, role.fragment(), own.dtype))
     }
 
     fn held(&self, position: usize) -> Res<Vec<Value>> {
-        let (first, ..) = self.variables_of(position)?;
+        let (first, fragment, _) = self.variables_of(position)?;
         let span = self.kernel.allocations[position].span;
-        let all = self.locals[first..first + PER_LANE].iter();
+        let all = self.locals[first..first + fragment.per_lane()].iter();
         all.map(|local| local.ok_or_else(|| self.broken("a fragment without a value", span))).collect()
     }
 
     pub(super) fn fragment_fill(&mut self, position: usize, value: &Expression) -> Res<()> {
-        let (first, ..) = self.variables_of(position)?;
+        let (first, fragment, _) = self.variables_of(position)?;
         let value = self.value(value)?.value;
-        self.locals[first..first + PER_LANE].fill(Some(value));
+        self.locals[first..first + fragment.per_lane()].fill(Some(value));
         Ok(())
     }
 
@@ -78,14 +73,30 @@ impl Emit<'_> {
     }
 
     pub(super) fn fragment_product(&mut self, [sum, a, b]: [usize; 3]) -> Res<()> {
-        let (first, _, dtype) = self.variables_of(sum)?;
-        let sign = |position: usize| match self.kernel.allocations[position].dtype {
+        let kind = TileOp::MmaFragment { lhs_signedness: self.sign(a), rhs_signedness: self.sign(b) };
+        let (lhs, rhs, acc) = (self.held(a)?, self.held(b)?, self.held(sum)?);
+        self.summed(sum, kind, &[&lhs, &rhs, &acc])
+    }
+
+    pub(super) fn sparse_product(&mut self, sum: usize, a: usize, places: usize, b: [usize; 2]) -> Res<()> {
+        let kind = TileOp::MmaFragmentSparse { lhs_signedness: self.sign(a), rhs_signedness: self.sign(b[0]) };
+        let (lhs, places, acc) = (self.held(a)?, self.held(places)?, self.held(sum)?);
+        let rhs = [self.held(b[0])?, self.held(b[1])?].concat();
+        self.summed(sum, kind, &[&lhs, &places, &rhs, &acc])
+    }
+
+    /// How an integer factor is read.
+    fn sign(&self, position: usize) -> Signedness {
+        match self.kernel.allocations[position].dtype {
             DType::U8 => Signedness::Unsigned,
             _ => Signedness::Signed,
-        };
-        let kind = TileOp::MmaFragment { lhs_signedness: sign(a), rhs_signedness: sign(b) };
-        let (lhs, rhs, acc) = (self.held(a)?, self.held(b)?, self.held(sum)?);
-        let op = self.tile_op(kind, &[&lhs, &rhs, &acc], vec![tile_type(dtype, &[]); PER_LANE]);
+        }
+    }
+
+    /// Makes an operation's results the elements of the sums.
+    fn summed(&mut self, sum: usize, kind: TileOp, groups: &[&[Value]]) -> Res<()> {
+        let (first, _, dtype) = self.variables_of(sum)?;
+        let op = self.tile_op(kind, groups, vec![tile_type(dtype, &[]); PER_LANE]);
         for (at, &result) in self.walk.func.ops[op].results.clone().iter().enumerate() {
             self.locals[first + at] = Some(result);
         }
@@ -103,7 +114,7 @@ impl Emit<'_> {
         let number = self.combined(ScheduleOp::AndI {}, lane, three, DType::I32);
         let first = corner.len().saturating_sub(2);
         let mut places = Vec::new();
-        for at in 0..PER_LANE {
+        for at in 0..fragment.per_lane() {
             let element = fragment.element(dtype.signless().bits(), at);
             let mut index = corner.to_vec();
             for (axis, tile) in index[first..].iter_mut().enumerate() {

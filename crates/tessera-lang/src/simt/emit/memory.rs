@@ -73,7 +73,8 @@ pub(super) fn each_place(list: &[Statement], visit: &mut impl FnMut(&Place)) {
             | Statement::Barrier(_)
             | Statement::CommitGroup
             | Statement::WaitGroup(_)
-            | Statement::FragmentMma(..) => {}
+            | Statement::FragmentMma(..)
+            | Statement::FragmentMmaSparse { .. } => {}
         }
     }
 }

@@ -18,7 +18,6 @@ mod values;
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::Assumption;
-use tessera_ir::fragment::PER_LANE;
 use tessera_ir::{
     Builder, Const, Diagnostic, Elem, Extent, Func, Level, Op, OpKind, ParamKind, ScheduleOp, Shape, SharedType, Span, TileOp,
     TileType, Type, Value,
@@ -170,7 +169,7 @@ impl Emit<'_> {
                     let ty = Type::Registers(Box::new(TileType { shape, elem: Elem::Num(elem) }));
                     Home::Memory(self.tile_value(TileOp::AllocRegister {}, &[], ty))
                 }
-                Space::Fragment(_) => self.variables(PER_LANE, own.dtype),
+                Space::Fragment(role) => self.variables(role.fragment().per_lane(), own.dtype),
             };
             if let Home::Memory(value) = home
                 && !own.name.is_empty()

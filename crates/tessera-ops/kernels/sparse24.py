@@ -1,0 +1,182 @@
+"""Matrices of which two of each four neighbours in a row are stored (2:4), and their products.
+
+x[m, k] is `values[m, k / 2]`, what stands in each four, and `places[m, k / 32]`, words that say where: four bits for each four neighbours from the
+lowest on, of which the lower two are the place of the value that is stored first, the upper two that of the second. Places rise. Behind the last
+four neighbours of a row words have the places 0 and 1.
+"""
+import cuda.tile as ct
+import tessera
+from tessera import Tensor, tile
+
+ZERO = ct.PaddingMode.ZERO
+# The places 0 and 1 of each four.
+FIRST_PLACES = 0x44444444
+
+
+def beats(a, b, BITS):
+    """Whether a, which stands first, is at least as large as b: bits without their sign rise with the magnitude, up to infinities and NaN."""
+    return (ct.bitcast(a, BITS) << 1) >= (ct.bitcast(b, BITS) << 1)
+
+
+def two_of(p, q, r):
+    """Whether two of three are true."""
+    return (p & q) | (p & r) | (q & r)
+
+
+@tessera.kernel
+def compress(x, values, places, BITS: ct.Constant, TM: ct.Constant[int], TK: ct.Constant[int]):
+    """Of each four the two of the largest magnitude: those that beat two of the other three."""
+    i, j = ct.bid(0), ct.bid(1)
+    fours = ct.load(x, (i, j), (TM, TK), padding_mode=ZERO).reshape((TM, TK // 4, 4))
+    a = ct.extract(fours, (0, 0, 0), (TM, TK // 4, 1))
+    b = ct.extract(fours, (0, 0, 1), (TM, TK // 4, 1))
+    c = ct.extract(fours, (0, 0, 2), (TM, TK // 4, 1))
+    d = ct.extract(fours, (0, 0, 3), (TM, TK // 4, 1))
+    ab, ac, ad = beats(a, b, BITS), beats(a, c, BITS), beats(a, d, BITS)
+    bc, bd, cd = beats(b, c, BITS), beats(b, d, BITS), beats(c, d, BITS)
+    keep_a, keep_b = two_of(ab, ac, ad), two_of(~ab, bc, bd)
+    keep_c, keep_d = two_of(~ac, ~bc, cd), two_of(~ad, ~bd, ~cd)
+    stored = ct.cat((ct.where(keep_a, a, ct.where(keep_b, b, c)), ct.where(keep_d, d, ct.where(keep_c, c, b))), 2)
+    ct.store(values, (i, j), stored.reshape((TM, TK // 2)))
+    first = ct.where(keep_a, 0, ct.where(keep_b, 1, 2))
+    second = ct.where(keep_d, 3, ct.where(keep_c, 2, 1))
+    pair = (first | second << 2).reshape((TM, TK // 32, 8))
+    ct.store(places, (i, j), ct.sum(pair << 4 * ct.arange(8, dtype=ct.int32), axis=2))
+
+
+@tessera.kernel
+def expand(values, places, x, TM: ct.Constant[int], TK: ct.Constant[int]):
+    i, j = ct.bid(0), ct.bid(1)
+    stored = ct.load(values, (i, j), (TM, TK // 2), padding_mode=ZERO).reshape((TM, TK // 4, 2))
+    words = ct.load(places, (i, j), (TM, TK // 32), padding_mode=ZERO).reshape((TM, TK // 32, 1))
+    pair = (words >> 4 * ct.arange(8, dtype=ct.int32)).reshape((TM, TK // 4, 1))
+    place = ct.arange(4, dtype=ct.int32)
+    first = ct.extract(stored, (0, 0, 0), (TM, TK // 4, 1))
+    second = ct.extract(stored, (0, 0, 1), (TM, TK // 4, 1))
+    fours = ct.where(place == (pair & 3), first, ct.where(place == (pair >> 2 & 3), second, ct.zeros((1, 1, 1), x.dtype)))
+    ct.store(x, (i, j), fours.reshape((TM, TK)))
+
+
+@tessera.kernel
+def copy(x, y, TM: ct.Constant[int], TK: ct.Constant[int]):
+    """x in the first lines of y, which are longer, with zeros behind it: what a product reads by whole vectors, wherever x begins and its lines end."""
+    i, j = ct.bid(0), ct.bid(1)
+    ct.store(y, (i, j), ct.load(x, (i, j), (TM, TK), padding_mode=ZERO))
+
+
+@tessera.kernel
+def copy_places(x, y, TM: ct.Constant[int], TK: ct.Constant[int]):
+    """The same for places, of which those behind x stand in some order, too."""
+    i, j = ct.bid(0), ct.bid(1)
+    row = i * TM + ct.arange(TM, dtype=ct.int32)[:, None]
+    column = j * TK + ct.arange(TK, dtype=ct.int32)[None, :]
+    words = ct.load(x, (i, j), (TM, TK), padding_mode=ZERO)
+    ct.store(y, (i, j), ct.where((row < x.shape[0]) & (column < x.shape[1]), words, FIRST_PLACES))
+
+
+# Rows and columns of C that a block of four warps makes, each 64 x 32, and products of a round, of which half are made.
+ROWS = 128
+COLUMNS = 64
+STEPS = 64
+HALF = STEPS // 2
+# Rounds that are in shared memory or on their way there.
+STAGES = 3
+# Elements that a thread brings at a time, and how often it does so for each factor in a round.
+VECTOR = 8
+VALUES = ROWS * HALF // VECTOR // 128
+BRINGS = STEPS * COLUMNS // VECTOR // 128
+# Lines of shared memory are 16 bytes longer than their elements, so that rows of a fragment lie in different banks.
+PAD = 8
+
+
+def bring_round(left, words, right, values, places, B, row, column, k):
+    """Begins to bring what the round from k on multiplies to its slot; rounds behind the last one are empty."""
+    t = tile.thread_id()
+    slot = k // STEPS % STAGES
+    if k < B.shape[0]:
+        for e in range(VALUES):
+            at = (t + 128 * e) * VECTOR
+            tile.cp_async(left[slot * ROWS + at // HALF, at % HALF], values[row + at // HALF, k // 2 + at % HALF], VECTOR)
+        for e in range(BRINGS):
+            at = (t + 128 * e) * VECTOR
+            tile.cp_async(right[slot * STEPS + at // COLUMNS, at % COLUMNS], B[k + at // COLUMNS, column + at % COLUMNS], VECTOR)
+        tile.cp_async(words[slot * ROWS + t, 0], places[row + t, k // 32], 2)
+    tile.commit_group()
+
+
+def multiply_row(c_0, c_1, a, where, left, words, i, step, b_0, below_0, b_1, below_1):
+    """Two products of 16 rows."""
+    tile.fragment_load(a, left[i, step // 2])
+    tile.fragment_load(where, words[i, step // 32])
+    tile.fragment_mma_sparse(c_0, a, where, b_0, below_0)
+    tile.fragment_mma_sparse(c_1, a, where, b_1, below_1)
+
+
+def put_row(c_0, c_1, sums, i, j):
+    tile.fragment_store(sums[i, j], c_0)
+    tile.fragment_store(sums[i, j + 16], c_1)
+
+
+@tessera.kernel(num_warps=4)
+def product(values: Tensor["I", "H", dtype], places: Tensor["I", "W", int32], B: Tensor["K", "J", dtype], C: Tensor["M", "N", dtype]):
+    """The factors are of whole blocks and rounds. A warp multiplies 16 x 32 elements, of which 16 x 16 are stored, by 32 x 16; the loads of later
+    rounds run meanwhile."""
+    left = tile.alloc_shared[dtype](STAGES * ROWS, HALF + PAD)
+    words = tile.alloc_shared[int32](STAGES * ROWS, 2)
+    right = tile.alloc_shared[dtype](STAGES * STEPS, COLUMNS + PAD)
+    sums = tile.alloc_shared[fp32](ROWS, COLUMNS + PAD)
+    a = tile.fragment[dtype]("a")
+    where = tile.fragment[int32]("places")
+    b_0 = tile.fragment[dtype]("b")
+    b_1 = tile.fragment[dtype]("b")
+    below_0 = tile.fragment[dtype]("b")
+    below_1 = tile.fragment[dtype]("b")
+    c_00 = tile.fragment[fp32]("accumulator")
+    c_01 = tile.fragment[fp32]("accumulator")
+    c_10 = tile.fragment[fp32]("accumulator")
+    c_11 = tile.fragment[fp32]("accumulator")
+    c_20 = tile.fragment[fp32]("accumulator")
+    c_21 = tile.fragment[fp32]("accumulator")
+    c_30 = tile.fragment[fp32]("accumulator")
+    c_31 = tile.fragment[fp32]("accumulator")
+    tile.fragment_fill(c_00, 0.0)
+    tile.fragment_fill(c_01, 0.0)
+    tile.fragment_fill(c_10, 0.0)
+    tile.fragment_fill(c_11, 0.0)
+    tile.fragment_fill(c_20, 0.0)
+    tile.fragment_fill(c_21, 0.0)
+    tile.fragment_fill(c_30, 0.0)
+    tile.fragment_fill(c_31, 0.0)
+    t = tile.thread_id()
+    row = tile.block_id(1) * ROWS
+    column = tile.block_id(0) * COLUMNS
+    i = tile.warp_id() // 2 * 64
+    j = tile.warp_id() % 2 * 32
+    for k in range(0, (STAGES - 1) * STEPS, STEPS):
+        bring_round(left, words, right, values, places, B, row, column, k)
+    for k in range(0, B.shape[0], STEPS):
+        tile.wait_group(STAGES - 2)
+        tile.barrier()
+        bring_round(left, words, right, values, places, B, row, column, k + (STAGES - 1) * STEPS)
+        slot = k // STEPS % STAGES
+        first = slot * ROWS + i
+        for step in range(0, STEPS, 32):
+            tile.fragment_load(b_0, right[slot * STEPS + step, j])
+            tile.fragment_load(b_1, right[slot * STEPS + step, j + 16])
+            tile.fragment_load(below_0, right[slot * STEPS + step + 16, j])
+            tile.fragment_load(below_1, right[slot * STEPS + step + 16, j + 16])
+            multiply_row(c_00, c_01, a, where, left, words, first, step, b_0, below_0, b_1, below_1)
+            multiply_row(c_10, c_11, a, where, left, words, first + 16, step, b_0, below_0, b_1, below_1)
+            multiply_row(c_20, c_21, a, where, left, words, first + 32, step, b_0, below_0, b_1, below_1)
+            multiply_row(c_30, c_31, a, where, left, words, first + 48, step, b_0, below_0, b_1, below_1)
+    put_row(c_00, c_01, sums, i, j)
+    put_row(c_10, c_11, sums, i + 16, j)
+    put_row(c_20, c_21, sums, i + 32, j)
+    put_row(c_30, c_31, sums, i + 48, j)
+    tile.barrier()
+    for e in range(ROWS * COLUMNS // 128):
+        at = t + 128 * e
+        i = at // COLUMNS
+        j = at % COLUMNS
+        if row + i < C.shape[0] and column + j < C.shape[1]:
+            C[row + i, column + j] = sums[i, j]
