@@ -66,6 +66,7 @@ const OPERATOR: Operator = Operator {
     ways: None,
     gradient: None,
     ladder: &[],
+    no_specials: Some("whether NaN is larger than a number is not said"),
 };
 
 pub(crate) static EXPAND: Operator = Operator {
@@ -79,6 +80,7 @@ pub(crate) static EXPAND: Operator = Operator {
         ..OPERATOR.calls
     },
     plan: expand,
+    no_specials: None,
     ..OPERATOR
 };
 
@@ -108,6 +110,7 @@ pub(crate) static GEMM: Operator = Operator {
         ..OPERATOR.calls
     },
     plan: multiply,
+    no_specials: None,
     ..OPERATOR
 };
 
