@@ -54,6 +54,9 @@ impl Given {
         if library == "torch" && object.hasattr(intern!(py, "data_ptr"))? {
             return of_torch(object).map(Some);
         }
+        if module.to_str()?.starts_with("numpy.ma") {
+            return Err(refuse(py, "a masked array has elements that count and others, which no kernel knows: pass its `data` or `filled()`"));
+        }
         if library == "numpy" && object.hasattr(intern!(py, "__array_interface__"))? && object.hasattr(intern!(py, "strides"))? {
             // A scalar of NumPy's is a number.
             return if object.hasattr(intern!(py, "resize"))? && object.hasattr(intern!(py, "ctypes"))? {

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use tessera::compile::CompileOptions;
 use tessera::lang::{Builtin, Space};
 use tessera::runtime::{
@@ -14,6 +14,7 @@ use tessera::runtime::{
 };
 
 use crate::array::refuse;
+use crate::constraint;
 use crate::device::{Host, Place, cuda};
 use crate::error::{Failure, of_kernel};
 use crate::live::{Texts, root};
@@ -33,8 +34,9 @@ pub(crate) struct Kernel {
 }
 
 /// What a launch is asked to be.
-struct Asked<'a> {
-    names: Vec<&'a str>,
+struct Asked {
+    /// Of the arguments; items of a tuple with arrays in it have names of their own.
+    names: Vec<String>,
     arguments: Vec<Argument>,
     grid: LaunchGrid,
     options: CompileOptions,
@@ -111,7 +113,26 @@ impl Kernel {
     ) -> PyResult<String> {
         let asked = self.asked(py, args, keywords, None, None, BTreeMap::new())?;
         let values = self.values(py, &asked, |given, name| given.on_host(py, name))?;
-        py.detach(|| crate::emit::text(&self.inner, &values, target, emit)).map_err(|error| error.raise(py, self.indent))
+        let types = self.inner.argument_types(&values).map_err(|error| of_kernel(py, &error, self.indent))?;
+        py.detach(|| crate::emit::text(&self.inner, &types, target, emit)).map_err(|error| error.raise(py, self.indent))
+    }
+
+    /// Its text at a level, for parameters of which only this is known, see `crate::constraint`.
+    fn compile_for(&self, py: Python<'_>, parameters: &Bound<'_, PyList>, target: &str, emit: &str) -> PyResult<String> {
+        if parameters.len() != self.parameters.len() {
+            let (name, known) = (self.inner.name(), self.parameters.join(", "));
+            let text = format!(
+                "`{name}` has {} parameters, and a signature of {} is given: {known}",
+                self.parameters.len(),
+                parameters.len()
+            );
+            return Err(refuse(py, text));
+        }
+        let named = self.parameters.iter().zip(parameters.iter());
+        let types = named
+            .map(|(name, given)| Ok((name.clone(), constraint::argument_type(&given, name)?)))
+            .collect::<PyResult<Vec<_>>>()?;
+        py.detach(|| crate::emit::text(&self.inner, &types, target, emit)).map_err(|error| error.raise(py, self.indent))
     }
 }
 
@@ -124,7 +145,7 @@ impl Kernel {
         grid: Option<Vec<u32>>,
         block: Option<u32>,
         config: BTreeMap<String, i64>,
-    ) -> PyResult<Asked<'_>> {
+    ) -> PyResult<Asked> {
         let name = self.inner.name();
         if args.len() > self.parameters.len() {
             let text = format!(
@@ -135,11 +156,9 @@ impl Kernel {
             );
             return Err(refuse(py, text));
         }
-        let mut names: Vec<&str> = Vec::new();
-        let mut arguments = Vec::new();
+        let mut named: Vec<(String, Argument)> = Vec::new();
         for (parameter, object) in self.parameters.iter().zip(args.iter()) {
-            names.push(parameter);
-            arguments.push(Argument::of(&object, parameter)?);
+            Argument::collect(&object, parameter, &mut named)?;
         }
         for (key, object) in keywords.iter() {
             let key: String = key.extract()?;
@@ -149,9 +168,9 @@ impl Kernel {
             if at < args.len() {
                 return Err(refuse(py, format!("`{name}` is given `{key}` twice")));
             }
-            names.push(&self.parameters[at]);
-            arguments.push(Argument::of(&object, &key)?);
+            Argument::collect(&object, &key, &mut named)?;
         }
+        let (names, arguments) = named.into_iter().unzip();
         let grid = match grid {
             None => LaunchGrid::Auto,
             Some(blocks) => {
@@ -166,15 +185,15 @@ impl Kernel {
     fn values<'a>(
         &self,
         _py: Python<'_>,
-        asked: &Asked<'a>,
+        asked: &'a Asked,
         tensor: impl Fn(&crate::array::Given, &str) -> PyResult<Tensor>,
     ) -> PyResult<Vec<(&'a str, Value)>> {
         let named = asked.names.iter().zip(&asked.arguments);
-        named.map(|(name, argument)| Ok((*name, argument.value(|given| tensor(given, name))?))).collect()
+        named.map(|(name, argument)| Ok((name.as_str(), argument.value(|given| tensor(given, name))?))).collect()
     }
 
     /// Compiles, within the time that there is.
-    fn prepare(&self, values: &[(&str, Value)], asked: &Asked<'_>, device: &Device) -> Result<PreparedLaunch, Stopped> {
+    fn prepare(&self, values: &[(&str, Value)], asked: &Asked, device: &Device) -> Result<PreparedLaunch, Stopped> {
         let limit = TIMEOUT.load(Ordering::Relaxed);
         if limit == 0 {
             return self.inner.prepare(values, asked.grid, &asked.options, device).map_err(Stopped::Kernel);
@@ -205,7 +224,7 @@ impl Kernel {
     }
 
     /// Refuses to write arrays that must not be.
-    fn refuse_readonly(&self, py: Python<'_>, asked: &Asked<'_>, launch: &PreparedLaunch) -> PyResult<()> {
+    fn refuse_readonly(&self, py: Python<'_>, asked: &Asked, launch: &PreparedLaunch) -> PyResult<()> {
         for name in launch.written() {
             let Some(at) = asked.names.iter().position(|own| *own == name) else { continue };
             if asked.arguments[at].arrays().iter().any(|given| given.readonly) {
@@ -218,7 +237,7 @@ impl Kernel {
         Ok(())
     }
 
-    fn on_host(&self, py: Python<'_>, asked: &Asked<'_>, host: &Host) -> PyResult<(String, Vec<String>)> {
+    fn on_host(&self, py: Python<'_>, asked: &Asked, host: &Host) -> PyResult<(String, Vec<String>)> {
         match host.place(py)? {
             Place::Cpu { checked } => {
                 let values = self.values(py, asked, |given, name| given.on_host(py, name))?;
@@ -248,7 +267,7 @@ impl Kernel {
                 })?;
                 let written: Vec<&str> = launch.written().collect();
                 let named = asked.names.iter().zip(&asked.arguments);
-                let results = named.filter(|(name, _)| written.contains(name)).flat_map(|(_, argument)| argument.arrays());
+                let results = named.filter(|(name, _)| written.contains(&name.as_str())).flat_map(|(_, argument)| argument.arrays());
                 stage.bring_back(py, results)?;
                 Ok((printed, notes(&launch)))
             }
@@ -258,7 +277,7 @@ impl Kernel {
     fn on_gpu(
         &self,
         py: Python<'_>,
-        asked: &Asked<'_>,
+        asked: &Asked,
         device: &DriverDevice,
         stream: Option<u64>,
     ) -> PyResult<(String, Vec<String>)> {

@@ -3,6 +3,7 @@
 
 mod array;
 mod command;
+mod constraint;
 mod device;
 mod dlpack;
 mod dtype;
@@ -14,6 +15,7 @@ mod live;
 mod operator;
 mod stage;
 mod stream;
+mod tolerance;
 mod value;
 
 use pyo3::prelude::*;
@@ -27,6 +29,8 @@ mod _native {
     use super::kernel::{Kernel, builtins, set_compiler_timeout};
     #[pymodule_export]
     use super::operator::{Call, operators};
+    #[pymodule_export]
+    use super::tolerance::error_model;
     #[pymodule_export]
     use super::version;
 }
