@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextvars
+import os
 from dataclasses import dataclass, replace
+
+from . import errors
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,36 @@ class use:
         _CHOSEN.reset(self._token)
 
 
+#: Whether kernels ran in this process, and whether they ran in the process that this one is a fork of.
+_USED = False
+_FORKED = False
+
+
+def _after_fork() -> None:
+    global _FORKED
+    _FORKED = _FORKED or _USED
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def host(**changes) -> Host:
-    """Where kernels on host arrays run now."""
+    """Where kernels on host arrays run now.
+
+    Raises:
+        DeviceError: the process is a fork of one in which kernels ran.
+    """
+    global _USED
+    if _FORKED:
+        # A fork has none of the threads that kernels run on, and no device.
+        raise errors.make(
+            "device",
+            "this process was forked from one in which kernels had run, and has neither its threads nor its devices\n"
+            "help: start processes by `multiprocessing.get_context('spawn')`, or fork before the first kernel",
+            [],
+        )
+    _USED = True
     chosen = _CHOSEN.get()
     found = _DEFAULT if chosen is None else chosen
     return replace(found, **changes) if changes else found

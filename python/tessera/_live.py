@@ -365,7 +365,7 @@ def _path(value) -> str | None:
     module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
     if not isinstance(module, str) or not isinstance(name, str) or not callable(value):
         return None
-    if module.startswith("cuda.tile") and not isinstance(value, types.ModuleType):
+    if module.split(".")[:2] in (["cuda", "tile"], ["tessera", "tile"]) and not isinstance(value, types.ModuleType):
         return f"cuda.tile.{name}"
     if module == "_operator":
         module = "operator"
