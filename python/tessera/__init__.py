@@ -98,6 +98,16 @@ def install() -> None:
 
 from . import ops, tile  # noqa: E402  (they need what is above)
 
+
+def __getattr__(name: str):
+    """:mod:`tessera.testing`, which needs NumPy, when it is asked for."""
+    if name == "testing":
+        import importlib
+
+        return importlib.import_module(".testing", __name__)
+    raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+
+
 __all__ = [
     "ArgumentError",
     "DType",
@@ -113,6 +123,7 @@ __all__ = [
     "TileError",
     "doctor",
     "dtype",
+    "errors",
     "install",
     "kernel",
     "launch",

@@ -1,8 +1,8 @@
 """``python -m tessera [--cpu] [--emu] FILE.py [ARGUMENTS]`` runs a program with :mod:`tessera.tile` in the place of ``cuda.tile``;
 ``python -m tessera COMMAND`` is the ``tessera`` command.
 
-``--cpu`` gives PyTorch programs the host where they ask for ``device="cuda"``. ``--emu`` runs kernels on host arrays in the emulator of a GPU, with all
-sanitizers.
+``--cpu`` gives PyTorch programs the host where they ask for ``device="cuda"``. ``--emu`` runs kernels on host arrays in the emulator of a GPU,
+with all sanitizers.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from . import errors
@@ -74,6 +76,38 @@ class use:
 
     def __exit__(self, *_):
         _CHOSEN.reset(self._token)
+
+
+@contextlib.contextmanager
+def instead(host: Host) -> Iterator[None]:
+    """Within the ``with``, the process's own choice is another one, in all threads."""
+    global _DEFAULT
+    before, _DEFAULT = _DEFAULT, host
+    try:
+        yield
+    finally:
+        _DEFAULT = before
+
+
+#: What is called after each launch, with where it ran: ``cpu``, ``emu``, ``emu, sanitize=all``, ``cuda``.
+WATCHERS: list[Callable[[str], None]] = []
+
+
+def tell(host: Host, values) -> None:
+    """Tells the watchers of a launch with these arguments."""
+    place = host.device if host.sanitize is None else f"{host.device}, sanitize={host.sanitize}"
+    if any(_on_gpu(value) for value in values):
+        place = "cuda"
+    for watcher in WATCHERS:
+        watcher(place)
+
+
+def _on_gpu(value) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_on_gpu(item) for item in value)
+    if type(value).__module__.split(".")[0] == "torch":
+        return bool(getattr(value, "is_cuda", False))
+    return hasattr(value, "__cuda_array_interface__")
 
 
 #: Whether kernels ran in this process, and whether they ran in the process that this one is a fork of.

@@ -89,6 +89,8 @@ class Kernel:
         if not isinstance(args, (tuple, list)):
             raise errors.ArgumentError(f"the arguments of a launch are a tuple, not `{type(args).__name__}`: write `(x,)` for one")
         printed, notes = self._native().launch(tuple(args), keywords or {}, _blocks(grid), _stream(stream), block, config, host)
+        if _device.WATCHERS:
+            _device.tell(host, (*args, *(keywords or {}).values()))
         if printed:
             sys.stdout.write(printed)
         for note in notes:

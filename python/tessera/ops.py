@@ -90,10 +90,13 @@ def call(name: str, *args, variant: str | None = None, out=None, stream=None, **
     if out is not None and not isinstance(out, dict):
         out = dict(zip(results, out if isinstance(out, (tuple, list)) else (out,), strict=False))
     arrays.update(out or {})
-    planned = _native.Call(name, variant, arrays, list(numbers.items()), _device.host())
+    host = _device.host()
+    planned = _native.Call(name, variant, arrays, list(numbers.items()), host)
     first = next(iter(arrays.values()))
     made = [arrays[result] if given else _like(first, dtype, shape) for result, dtype, shape, given in planned.outputs()]
     planned.run(made, _stream_of(stream))
+    if _device.WATCHERS:
+        _device.tell(host, arrays.values())
     return made[0] if len(made) == 1 else tuple(made)
 
 

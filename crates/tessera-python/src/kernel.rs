@@ -65,6 +65,12 @@ impl Kernel {
         PyTuple::new(py, &self.parameters)
     }
 
+    /// Names of the parameters whose values the kernel is compiled for.
+    #[getter]
+    fn constants<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.parameters.iter().filter(|name| self.inner.is_constant(name)))
+    }
+
     /// Runs it. Gives what it printed, and what there is to say of how it was compiled.
     #[expect(clippy::too_many_arguments, reason = "Python's call has them")]
     fn launch(

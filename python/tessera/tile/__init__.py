@@ -17,6 +17,7 @@ from .._kernel import BlockKernel as kernel
 from .._kernel import launch
 from ..dtypes import DType
 from ..errors import (
+    StaticException,
     TileCompilerExecutionError,
     TileCompilerTimeoutError,
     TileError,
@@ -126,10 +127,6 @@ class ByTarget:
 
     def __repr__(self) -> str:
         return f"ByTarget({', '.join(f'{name}={value!r}' for name, value in self._value_by_target.items())}, default={self._default!r})"
-
-
-class StaticException(Exception):  # noqa: N818  (the API's name)
-    """What ``static_exception`` raises when a kernel is compiled."""
 
 
 def _signature(text: str) -> inspect.Signature:

@@ -9,7 +9,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..dtypes import DType
@@ -82,8 +82,7 @@ class TupleConstraint:
 ParameterConstraint = ScalarConstraint | ArrayConstraint | ListConstraint | TupleConstraint | ConstantConstraint
 
 
-@dataclass(frozen=True)
-class CallingConvention:
+class CallingConvention(NamedTuple):
     """How a compiled kernel takes its arguments.
 
     Attributes:
@@ -167,18 +166,17 @@ class KernelSignature:
         names = kernel.parameters
         if len(kernel_args) != len(names):
             raise TypeError(f"`{kernel.__name__}` has {len(names)} parameters, and {len(kernel_args)} arguments are given: {', '.join(names)}")
-        annotations = getattr(kernel, "__annotations__", {})
-        found = [_constraint(value, annotations.get(name)) for name, value in zip(names, kernel_args, strict=True)]
+        constants = kernel._native().constants
+        given = zip(names, kernel_args, strict=True)
+        found = [ConstantConstraint(value) if name in constants else _constraint(value) for name, value in given]
         signature = KernelSignature(found, calling_convention, symbol)
         return signature.with_mangled_symbol(kernel.__name__) if symbol is None else signature
 
 
-def _constraint(value, annotation) -> Any:
-    """The constraint of an argument."""
-    if any(type(mark).__name__ == "ConstantAnnotation" for mark in getattr(annotation, "__metadata__", ())):
-        return ConstantConstraint(value)
+def _constraint(value) -> Any:
+    """The constraint of an argument whose value is known at launch."""
     if isinstance(value, (list, tuple)):
-        items = [_constraint(item, None) for item in value]
+        items = [_constraint(item) for item in value]
         if isinstance(value, tuple):
             return TupleConstraint(items)
         if not items or not all(isinstance(item, ArrayConstraint) for item in items):
@@ -332,3 +330,19 @@ def export_kernel(
             file.write(text.encode())
     else:
         output_file.write(text.encode())
+
+
+__all__ = [
+    "ArrayConstraint",
+    "CallingConvention",
+    "ConstantConstraint",
+    "ConstantValue",
+    "KernelSignature",
+    "ListConstraint",
+    "ParameterConstraint",
+    "ScalarConstraint",
+    "TupleConstraint",
+    "demangle_kernel_name",
+    "export_kernel",
+    "mangle_kernel_name",
+]
