@@ -4,7 +4,7 @@ Options:
 
 - ``--tessera-device cpu|emu``: where kernels on host arrays run; the CPU where it is left out.
 - ``--tessera-sanitize CHECKS``: what is looked for: ``all``, or for the emulator some of ``race``, ``init``, ``barrier``, ``flight``, ``bounds``.
-  The emulator looks for everything where it is left out.
+  The emulator looks for everything where it is left out; the CPU has all or nothing, and takes any for all.
 
 ``@pytest.mark.tessera(device=..., sanitize=..., target=..., schedule=..., seed=...)`` says so for a test, a class or a module, and goes before the
 options. The fixture ``tessera_device`` gives the device's name; as a parameter (``tessera.testing.devices``) it chooses the device.
@@ -78,6 +78,8 @@ def _host(request: pytest.FixtureRequest) -> _device.Host:
     device = chosen.setdefault("device", "cpu")
     if device == "emu":
         chosen.setdefault("sanitize", "all")
+    elif chosen.get("sanitize"):
+        chosen["sanitize"] = "all"
     known = {field.name for field in dataclasses.fields(_device.Host)}
     for name in chosen:
         if name not in known:

@@ -37,7 +37,9 @@ pub(crate) fn argument_type(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Ar
         "scalar" => Ok(ArgType::Scalar(parse(&rest.get_item(0)?.extract::<String>()?)?)),
         "array" => {
             let (dtype, sizes, strides, align, wide, disjoint): Array = rest.extract()?;
-            let extents = |numbers: Vec<Option<i64>>| numbers.into_iter().map(|known| known.map_or(Extent::Dynamic, Extent::Static)).collect();
+            let extents = |numbers: Vec<Option<i64>>| {
+                numbers.into_iter().map(|known| known.map_or(Extent::Dynamic, Extent::Static)).collect()
+            };
             let (shape, strides) = (extents(sizes), extents(strides));
             Ok(ArgType::Array { dtype: parse(&dtype)?, shape, strides, align, index: index(wide), disjoint })
         }

@@ -269,11 +269,14 @@ impl Kernel {
                 let printed: String = launched.iter().map(|launched| launched.report.output.as_str()).collect();
                 ran.map_err(|error| {
                     let (text, findings) = crate::finding::told(&launched);
-                    self.raise(py, if findings.is_empty() { Stopped::Kernel(error) } else { Stopped::Found(text, findings) })
+                    // A failed assertion is a trap among the findings, and says more itself.
+                    let says_itself = findings.is_empty() || matches!(error, KernelError::Fault { .. });
+                    self.raise(py, if says_itself { Stopped::Kernel(error) } else { Stopped::Found(text, findings) })
                 })?;
                 let written: Vec<&str> = launch.written().collect();
                 let named = asked.names.iter().zip(&asked.arguments);
-                let results = named.filter(|(name, _)| written.contains(&name.as_str())).flat_map(|(_, argument)| argument.arrays());
+                let results =
+                    named.filter(|(name, _)| written.contains(&name.as_str())).flat_map(|(_, argument)| argument.arrays());
                 stage.bring_back(py, results)?;
                 Ok((printed, notes(&launch)))
             }

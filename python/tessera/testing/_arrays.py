@@ -28,7 +28,9 @@ def dtype_of(array) -> DType:
 def numpy_dtype(dtype) -> np.dtype:
     """NumPy's or ``ml_dtypes``' type of an element type of any library, or of its name."""
     found = dtypes.of(dtype)
-    name = dtype if isinstance(dtype, str) else found.name if found is not None else str(dtype)
+    if found is None and not isinstance(dtype, str):
+        return np.dtype(dtype)
+    name = dtype if found is None else found.name
     name = dtypes.SHORT.get(name, name)
     name = _NUMPY.get(name, name)
     if name in np.sctypeDict or name == "bool":
