@@ -44,12 +44,16 @@ globals().update({short: dtypes.find(short) for short in dtypes.SHORT})
 class Tensor:
     """An operand of a kernel: ``Tensor["M", "K", dtype]`` names its axes and its element type."""
 
+    __tessera_path__ = "tessera.Tensor"
+
     def __class_getitem__(cls, axes):
         return cls
 
 
 class _Variable:
-    """An element type that the first argument which uses it says."""
+    """An element type that the first argument which uses it says. To the compiler it is a name that stands for nothing."""
+
+    __tessera_unbound__ = True
 
     def __repr__(self) -> str:
         return "dtype"

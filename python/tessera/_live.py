@@ -204,6 +204,8 @@ class _Lines:
     def bind(self, name: str, value, members: dict):
         """Binds a name to what a live object stands for. An object that means nothing to kernels is bound all the same, so that the compiler
         can say what it is where it is needed."""
+        if getattr(type(value), "__tessera_unbound__", False):
+            return
         said = self._import(name, value, members)
         if said is None:
             said = self._value(value)
@@ -211,7 +213,7 @@ class _Lines:
         if said is None and members and not callable(value):
             said = f"import {self.reader.namespace(value, members)} as {name}"
         if said is None:
-            kind = type(value)
+            kind = value if isinstance(value, type) else type(value)
             said = f"from {kind.__module__} import {kind.__qualname__.split('.')[0]} as {name}"
         self.text.append(said)
 

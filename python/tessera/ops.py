@@ -1,8 +1,8 @@
 """The library's operators on arrays.
 
-Each is a function ``tessera.ops.NAME(inputs..., *, variant=None, out=None, stream=None, numbers...)``: inputs by position or by name, on the host or on
-a GPU, of any library; results are arrays of the same library on the same device, one, or a tuple of several. :func:`tessera.list_operators` lists
-them, and each has its own docstring.
+Each is a function ``tessera.ops.NAME(inputs..., *, variant=None, out=None, stream=None, numbers...)``: inputs by position or by name, on the
+host or on a GPU, of any library; results are arrays of the same library on the same device, one, or a tuple of several.
+:func:`tessera.list_operators` lists them, and each has its own docstring.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ import textwrap
 
 import numpy as np
 import pytest
-
 import tessera
 import tessera.tile as ct
 from processes import python

@@ -11,10 +11,10 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 import pytest
-
 import tessera
 import tessera.tile as ct
 from processes import python
+from tessera import Tensor, dtype, fp32, tile
 
 ConstInt = ct.Constant[int]
 ZERO = ct.PaddingMode.ZERO
@@ -272,7 +272,9 @@ def test_cells_of_a_notebook_and_kernels_that_are_defined_again():
 
 
 def test_other_modules_with_late_annotations_and_cutile_by_its_own_name(tmp_path):
-    (tmp_path / "parts.py").write_text("import cuda.tile as ct\nK = 3.0\ndef scaled(v):\n    return inner(v) * K\ndef inner(v):\n    return ct.abs(v)\n")
+    (tmp_path / "parts.py").write_text(
+        "import cuda.tile as ct\nK = 3.0\ndef scaled(v):\n    return inner(v) * K\ndef inner(v):\n    return ct.abs(v)\n"
+    )
     (tmp_path / "program.py").write_text(
         textwrap.dedent("""\
         from __future__ import annotations
@@ -317,9 +319,20 @@ def test_tuples_with_arrays_lists_of_arrays_and_types():
         assert (out == 6 * x).all() and (several[0] == 3 * x).all() and (several[1] == 3 * x + 1).all()
 
 
-def test_the_other_styles():
-    from tessera import Tensor, dtype, fp32, tile
+@tessera.kernel
+def halved(x: Tensor["M", "N", fp32], y: Tensor["M", "N", dtype]):  # noqa: F821
+    tile.store(y, tile.load(x) / 2)
 
+
+def test_names_of_the_other_styles_in_a_module():
+    x, y = tessera.testing.random((30, 50)), np.empty((30, 50), np.float32)
+    halved.launch((x, y))
+    assert (y == x / 2).all()
+    with pytest.raises(tessera.TesseraError, match="float"):
+        halved.launch((x.astype(np.float16), y))
+
+
+def test_the_other_styles():
     blocks = (64, 128)
 
     @tessera.kernel.autotune(space=dict(BLOCK_M=blocks, BLOCK_N=[64], BLOCK_K=range(32, 65, 32)), key=("M", "N"))

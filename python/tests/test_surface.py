@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
 import tessera
 import tessera.tile as ct
 from processes import python
 from surface import surface
+from tessera import _native
 
 HERE = Path(__file__).parent
 WANTED = json.loads((HERE / "cutile-1.7.json").read_text())
@@ -91,6 +93,21 @@ def test_what_is_called_on_the_host():
         ct.foreign_pointer_dtype(ct.float32)
     with pytest.raises(ValueError, match="positive"), ct.compiler_timeout(0):
         pass
+
+
+def test_the_stubs_are_what_the_package_has():
+    ran = python(str(HERE.parent / "make_stubs.py"), "--check")
+    assert ran.returncode == 0, ran.stderr
+    stub = ast.parse((HERE.parent / "tessera/_native.pyi").read_text())
+    named = {node.name: node for node in stub.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    native = {name: value for name, value in vars(_native).items() if not name.startswith("__")}
+    assert set(named) == set(native)
+    for name, value in native.items():
+        if isinstance(value, type):
+            members = {node.name for node in named[name].body if isinstance(node, ast.FunctionDef)}
+            assert members - {"__new__"} == {member for member in vars(value) if not member.startswith("__")}, name
+        else:
+            assert [own.arg for own in named[name].args.args] == list(inspect.signature(value).parameters), name
 
 
 def test_install_puts_it_in_the_place_of_cutile():

@@ -8,7 +8,6 @@ import time
 import ml_dtypes
 import numpy as np
 import pytest
-
 import tessera
 import tessera.tile as ct
 from processes import python
@@ -199,7 +198,8 @@ def test_times_are_those_of_the_call():
 
 def test_sweeps_write_the_files_that_are_compared_and_shown(tmp_path):
     (tmp_path / "doubled.py").write_text(
-        "import cuda.tile as ct\n@ct.kernel\ndef doubled(x, out, T: ct.Constant[int]):\n    i = ct.bid(0)\n    ct.store(out, (i,), ct.load(x, (i,), (T,)) * 2)\n"
+        "import cuda.tile as ct\n@ct.kernel\ndef doubled(x, out, T: ct.Constant[int]):\n"
+        "    i = ct.bid(0)\n    ct.store(out, (i,), ct.load(x, (i,), (T,)) * 2)\n"
     )
     arguments = {"x": "randn:f32[n]", "out": "empty:f32[n]", "T": 256}
     found = testing.sweep(

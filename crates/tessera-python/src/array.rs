@@ -94,7 +94,10 @@ impl Given {
         if !self.address.is_multiple_of(bytes) {
             return Err(refuse(
                 py,
-                format!("`{name}` lies at 0x{:x}, and a GPU reads elements of {bytes} bytes at multiples of that: pass a copy", self.address),
+                format!(
+                    "`{name}` lies at 0x{:x}, and a GPU reads elements of {bytes} bytes at multiples of that: pass a copy",
+                    self.address
+                ),
             ));
         }
         let owner = Box::new(Keep(self.owner.clone_ref(py)));

@@ -68,7 +68,8 @@ impl Kernel {
     /// Names of the parameters whose values the kernel is compiled for.
     #[getter]
     fn constants<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.parameters.iter().filter(|name| self.inner.is_constant(name)))
+        let constants: Vec<&String> = self.parameters.iter().filter(|name| self.inner.is_constant(name)).collect();
+        PyTuple::new(py, constants)
     }
 
     /// Runs it. Gives what it printed, and what there is to say of how it was compiled.

@@ -53,7 +53,8 @@ class TuningResult(Generic[C]):
         ranked = sorted(self.successes, key=lambda found: found.mean_us)
         width = max(len(str(found.config)) for found in ranked)
         rows = [
-            f"  {'*' if found is self.best else ' '} {str(found.config):<{width}} {found.mean_us:10.2f} us ± {found.error_margin_us:.2f} ({found.num_samples})"
+            f"  {'*' if found is self.best else ' '} {str(found.config):<{width}} {found.mean_us:10.2f} us ± {found.error_margin_us:.2f}"
+            f" ({found.num_samples})"
             for found in ranked
         ]
         left_out = len(rows) - top_k - bottom_k
