@@ -96,6 +96,15 @@ class Kernel:
         for note in notes:
             warnings.warn(note, errors.TesseraWarning, stacklevel=3)
 
+    def written(self, args, *, grid=None, block=None, **config) -> tuple[str, ...]:
+        """Names of the parameters through which a launch with these arguments, on the host, may write; ``xs.0`` is an item of a tuple.
+
+        Raises:
+            ArgumentError: arguments that the kernel does not take.
+            TileError: a kernel that does not compile.
+        """
+        return tuple(self._native().written(tuple(args), _blocks(grid), block, config))
+
     def compile(self, *args, target: str | None = None, emit: str = "ptx", **keywords) -> str:
         """The kernel's text at a level, for arguments like these: ``schedule`` or ``ptx``.
 

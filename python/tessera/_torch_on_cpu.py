@@ -14,6 +14,7 @@ import types
 from collections.abc import Iterator
 
 import torch
+from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
 
@@ -115,11 +116,20 @@ _STAND_INS = {
 def on_cpu() -> Iterator[None]:
     """Within the ``with``, programs of this thread that ask PyTorch for a GPU get the host."""
     before = {name: getattr(torch.cuda, name) for name in _STAND_INS}
+    backward = BackwardCFunction.apply
+
+    def apply(self, *args):
+        with _Mode():
+            return backward(self, *args)
+
     try:
         for name, stand_in in _STAND_INS.items():
             setattr(torch.cuda, name, stand_in)
+        # A mode is off while a function that it sees runs, such as `backward`; what a program's own functions do there is to be seen again.
+        BackwardCFunction.apply = apply
         with _Mode():
             yield
     finally:
+        BackwardCFunction.apply = backward
         for name, own in before.items():
             setattr(torch.cuda, name, own)

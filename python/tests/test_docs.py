@@ -1,4 +1,4 @@
-"""The programs of the book's chapter, of the first page and of the notebook run as they stand. What they define is a cell's: kernels have their texts."""
+"""The programs of the book's chapter, of the first page and of the notebook run as they stand. What they define is a cell's, so kernels have texts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_chapter(capsys):
 
 
 def test_the_first_page():
-    found = [(line, text) for line, text in blocks("README.md") if "import tessera.tile" in text]
+    found = [(line, text) for line, text in blocks("README.md") if "tessera.tile as ct" in text]
     assert len(found) == 1, "the first page has one program of Python"
     run("README.md", found[0][1], {"__name__": "page"})
 

@@ -109,10 +109,12 @@ def test_a_wrong_kernel_is_found():
 
 def test_references_that_do_not_fit():
     args = (A, B, np.zeros((50, 60), np.float32), 16)
-    with pytest.raises(tessera.ArgumentError, match="gives 2 results, and the kernel wrote c"):
+    with pytest.raises(tessera.ArgumentError, match="gives 2 results, and the kernel writes c"):
         testing.check(product, args, reference=lambda a, b, *_: (a @ b, 1), grid=(4, 4), **PRODUCT)
     with pytest.raises(tessera.ArgumentError, match="no parameter `d`"):
         testing.check(product, args, reference=lambda a, b, *_: {"d": a @ b}, grid=(4, 4), **PRODUCT)
+    args[2][:] = A @ B  # What is there before is no matter.
+    testing.check(product, args, reference=lambda a, b, *_: a @ b, devices=("cpu",), grid=(4, 4), **PRODUCT)
     testing.check(product, args, reference=lambda a, b, *_: a @ b, outputs=("c",), devices=("cpu",), grid=(4, 4), **PRODUCT)
 
 

@@ -64,10 +64,10 @@ fn entry<'py>(py: Python<'py>, diagnostic: &Diagnostic, sources: &SourceMap, ind
             (source.line_column(primary.span.start), source.line_column(primary.span.end));
         entry.set_item("file", &source.name)?;
         entry.set_item("line", line)?;
-        entry.set_item("column", column as usize + indent)?;
+        entry.set_item("column", column + indent)?;
         entry.set_item("end_line", end_line)?;
-        entry.set_item("end_column", end_column as usize + indent)?;
-        let text = source.text.lines().nth((line as usize).saturating_sub(1)).unwrap_or("");
+        entry.set_item("end_column", end_column + indent)?;
+        let text = source.text.lines().nth(line.saturating_sub(1)).unwrap_or("");
         entry.set_item("source", format!("{:indent$}{text}", ""))?;
     }
     Ok(entry)

@@ -109,6 +109,21 @@ impl Kernel {
         }
     }
 
+    /// Names of the parameters through which it may write, for a launch on the CPU with these arguments.
+    fn written(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        grid: Option<Vec<u32>>,
+        block: Option<u32>,
+        config: BTreeMap<String, i64>,
+    ) -> PyResult<Vec<String>> {
+        let asked = self.asked(py, args, &PyDict::new(py), grid, block, config)?;
+        let values = self.values(py, &asked, |given, name| given.on_host(py, name))?;
+        let launch = py.detach(|| self.prepare(&values, &asked, &Device::Cpu)).map_err(|stopped| self.raise(py, stopped))?;
+        Ok(launch.written().map(str::to_owned).collect())
+    }
+
     /// Its text at a level, for arguments like these.
     fn compile(
         &self,

@@ -36,22 +36,16 @@ def _copied(value):
     return np.array(on_host(value), copy=True) if is_array(value) else value
 
 
-def _changed(before, after) -> bool:
-    return is_array(after) and after.tobytes() != before.tobytes()
-
-
-def _results(names: Sequence[str], before: list, after: list, found, outputs: Sequence[str] | None) -> dict[str, tuple]:
+def _results(names: Sequence[str], after: list, found, outputs: Sequence[str]) -> dict[str, tuple]:
     """What came out and what is expected, by parameter."""
     position = {name: at for at, name in enumerate(names)}
     if isinstance(found, Mapping):
         wanted = dict(found)
     else:
         values = found if isinstance(found, tuple) else (found,)
-        if outputs is None:
-            outputs = [name for name, at in position.items() if at < len(after) and _changed(before[at], after[at])]
         if len(values) != len(outputs):
             raise errors.ArgumentError(
-                f"the reference gives {len(values)} results, and the kernel wrote {', '.join(outputs) or 'nothing'}\n"
+                f"the reference gives {len(values)} results, and the kernel writes {', '.join(outputs) or 'nothing'}\n"
                 "help: name what is compared, `outputs=('y',)`, or let the reference give a dictionary by the parameters' names"
             )
         wanted = dict(zip(outputs, values, strict=True))
@@ -87,7 +81,7 @@ def check(
             in the order of the parameters, or a dictionary by their names.
         grid: Blocks along one to three axes.
         block: Threads of a block, for a per-thread kernel.
-        outputs: Parameters whose arrays are results; those that the kernel changes, where it is ``None``.
+        outputs: Parameters whose arrays are results; those that the kernel may write, where it is ``None``.
         devices: Where it runs: ``cpu``, ``emu``.
         sanitize: What is looked for while it runs; ``None`` for nothing. The CPU looks for everything or nothing.
         target: What is emulated.
@@ -101,17 +95,18 @@ def check(
         KernelFault: the kernel did something wrong, on the CPU too.
         ArgumentError: results that the reference does not give, or gives and there are none of.
     """
-    wide = [_wide(_copied(value)) for value in args]
-    found = reference(*wide)
+    args_on_host = [_copied(value) for value in args]
+    found = reference(*(_wide(_copied(value)) for value in args))
     ratios: dict[str, dict[str, float]] = {}
+    if outputs is None:
+        outputs = kernel.written(args_on_host, grid=grid, block=block, **config)
     for device in devices:
         own = [_copied(value) for value in args]
-        before = [_copied(value) for value in own]
         options = {"target": target, "schedule": schedule, "sanitize": sanitize} if device == "emu" else {"sanitize": "all" if sanitize else None}
         with _device.use(device, **options):
             kernel.launch(tuple(own), grid=grid, block=block, **config)
         ratios[device] = {}
-        for name, (got, want) in _results(kernel.parameters, before, own, found, outputs).items():
+        for name, (got, want) in _results(kernel.parameters, own, found, outputs).items():
             try:
                 ratios[device][name] = assert_close(got, want, reduction_length=reduction_length, magnitude=magnitude, dtype=dtype)
             except AssertionError as error:
