@@ -131,4 +131,5 @@ def assert_close(actual, expected, *, reduction_length: int = 1, magnitude=None,
         f"  the worst is {place(at)}: {got[at]} for {want[at]}, {abs(float(got[at]) - float(want[at])):.3g} off, "
         f"{worst:.3g} times the bound {bound[at]:.3g}; the first is {place(first)}\n"
         f"  bound: {model.u_out:.3g} |expected| + 4 * {model.u_acc:.3g} sqrt({reduction_length}) magnitude + {model.floor:.3g}"
+        + ("\n  where terms cancel each other out, `magnitude` has to say how large they were" if magnitude is None and model.u_out else "")
     )
