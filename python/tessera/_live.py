@@ -123,8 +123,18 @@ class _Reader:
         known = self.units.get(id(cls))
         if known is not None:
             return known
-        names = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
-        return self._unit(cls, _source.of_class(cls), lambda wanted: names.get(wanted, _UNBOUND), set())
+        source = _source.of_class(cls)
+        module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+        # Names of a function around the class are known to its methods; its bases to itself.
+        named = [base.id if isinstance(base, ast.Name) else None for base in source.tree.body[0].bases]
+        bases = dict(zip(named, getattr(cls, "__orig_bases__", cls.__bases__), strict=False))
+        around: dict[str, object] = {}
+        for method in vars(cls).values():
+            if isinstance(method, types.FunctionType):
+                module = method.__globals__
+                cells = zip(method.__code__.co_freevars, method.__closure__ or (), strict=True)
+                around.update((name, cell.cell_contents) for name, cell in cells if _filled(cell))
+        return self._unit(cls, source, lambda wanted: around.get(wanted, module.get(wanted, bases.get(wanted, _UNBOUND))), set())
 
     def _unit(self, owner, source: _source.Source, read, own: set[str]) -> tuple[str, str]:
         unit, name = self._new("text"), source.name
@@ -345,6 +355,14 @@ class _Lines:
         if alias is None or any(item is None for _, item in items):
             return None
         return f"{alias}({', '.join(f'{name}={item}' for name, item in items)})"
+
+
+def _filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018  (asked whether it is there)
+    except ValueError:
+        return False
+    return True
 
 
 def _float(value: float) -> str:

@@ -1,4 +1,4 @@
-"""The programs of the book's chapter, of the first page and of the notebook run as they stand. What they define is a cell's, so kernels have texts."""
+"""The programs of the chapter, of the first page and of the notebook run as they stand. What they define is a cell's, so kernels have texts."""
 
 from __future__ import annotations
 

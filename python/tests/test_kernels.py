@@ -190,6 +190,27 @@ def test_namespaces_and_modules():
     assert np.allclose(run(kernel)[1], np.arange(1000) * 2 + 4 + np.pi)
 
 
+def test_classes_of_a_function_with_bases_and_methods():
+    more = 3.0
+
+    @dataclasses.dataclass(frozen=True)
+    class Base:
+        by: float
+
+        def shifted(self, v):
+            return v + self.by + more
+
+    @dataclasses.dataclass(frozen=True)
+    class Derived(Base):
+        scale: float = 2.0
+
+        def both(self, v):
+            return self.shifted(v) * self.scale
+
+    thing = Derived(1.0)
+    assert (run(kernel_of(lambda v: thing.both(v)))[1] == (np.arange(1000) + 4) * 2).all()
+
+
 def test_texts_that_are_indented_oddly():
     @ct.kernel
     def kernel(x, out, T: ConstInt):
