@@ -37,6 +37,33 @@ from .errors import (
 
 __version__ = _native.version()
 
+# Element types, by their names and the short ones.
+bool_: DType
+uint8: DType
+uint16: DType
+uint32: DType
+uint64: DType
+int8: DType
+int16: DType
+int32: DType
+int64: DType
+float16: DType
+float32: DType
+float64: DType
+bfloat16: DType
+tfloat32: DType
+float8_e4m3fn: DType
+float8_e5m2: DType
+float8_e8m0fnu: DType
+float8_e5m3fnu: DType
+float4_e2m1fn: DType
+fp64: DType
+fp32: DType
+fp16: DType
+bf16: DType
+tf32: DType
+fp8_e4m3: DType
+fp8_e5m2: DType
 globals().update(dtypes.ALL)
 globals().update({short: dtypes.find(short) for short in dtypes.SHORT})
 
