@@ -37,6 +37,33 @@ from .errors import (
 
 __version__ = _native.version()
 
+# Element types, by their names and the short ones.
+bool_: DType
+uint8: DType
+uint16: DType
+uint32: DType
+uint64: DType
+int8: DType
+int16: DType
+int32: DType
+int64: DType
+float16: DType
+float32: DType
+float64: DType
+bfloat16: DType
+tfloat32: DType
+float8_e4m3fn: DType
+float8_e5m2: DType
+float8_e8m0fnu: DType
+float8_e5m3fnu: DType
+float4_e2m1fn: DType
+fp64: DType
+fp32: DType
+fp16: DType
+bf16: DType
+tf32: DType
+fp8_e4m3: DType
+fp8_e5m2: DType
 globals().update(dtypes.ALL)
 globals().update({short: dtypes.find(short) for short in dtypes.SHORT})
 
@@ -44,12 +71,16 @@ globals().update({short: dtypes.find(short) for short in dtypes.SHORT})
 class Tensor:
     """An operand of a kernel: ``Tensor["M", "K", dtype]`` names its axes and its element type."""
 
+    __tessera_path__ = "tessera.Tensor"
+
     def __class_getitem__(cls, axes):
         return cls
 
 
 class _Variable:
-    """An element type that the first argument which uses it says."""
+    """An element type that the first argument which uses it says. To the compiler it is a name that stands for nothing."""
+
+    __tessera_unbound__ = True
 
     def __repr__(self) -> str:
         return "dtype"
@@ -98,6 +129,16 @@ def install() -> None:
 
 from . import ops, tile  # noqa: E402  (they need what is above)
 
+
+def __getattr__(name: str):
+    """:mod:`tessera.testing`, which needs NumPy, when it is asked for."""
+    if name == "testing":
+        import importlib
+
+        return importlib.import_module(".testing", __name__)
+    raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+
+
 __all__ = [
     "ArgumentError",
     "DType",
@@ -113,6 +154,7 @@ __all__ = [
     "TileError",
     "doctor",
     "dtype",
+    "errors",
     "install",
     "kernel",
     "launch",

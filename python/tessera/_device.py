@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+
+from . import errors
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,68 @@ class use:
         _CHOSEN.reset(self._token)
 
 
+@contextlib.contextmanager
+def instead(host: Host) -> Iterator[None]:
+    """Within the ``with``, the process's own choice is another one, in all threads."""
+    global _DEFAULT
+    before, _DEFAULT = _DEFAULT, host
+    try:
+        yield
+    finally:
+        _DEFAULT = before
+
+
+#: What is called after each launch, with where it ran: ``cpu``, ``emu``, ``emu, sanitize=all``, ``cuda``.
+WATCHERS: list[Callable[[str], None]] = []
+
+
+def tell(host: Host, values) -> None:
+    """Tells the watchers of a launch with these arguments."""
+    place = host.device if host.sanitize is None else f"{host.device}, sanitize={host.sanitize}"
+    if any(_on_gpu(value) for value in values):
+        place = "cuda"
+    for watcher in WATCHERS:
+        watcher(place)
+
+
+def _on_gpu(value) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_on_gpu(item) for item in value)
+    if type(value).__module__.split(".")[0] == "torch":
+        return bool(getattr(value, "is_cuda", False))
+    return hasattr(value, "__cuda_array_interface__")
+
+
+#: Whether kernels ran in this process, and whether they ran in the process that this one is a fork of.
+_USED = False
+_FORKED = False
+
+
+def _after_fork() -> None:
+    global _FORKED
+    _FORKED = _FORKED or _USED
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def host(**changes) -> Host:
-    """Where kernels on host arrays run now."""
+    """Where kernels on host arrays run now.
+
+    Raises:
+        DeviceError: the process is a fork of one in which kernels ran.
+    """
+    global _USED
+    if _FORKED:
+        # A fork has none of the threads that kernels run on, and no device.
+        raise errors.make(
+            "device",
+            "this process was forked from one in which kernels had run, and has neither its threads nor its devices\n"
+            "help: start processes by `multiprocessing.get_context('spawn')`, or fork before the first kernel",
+            [],
+        )
+    _USED = True
     chosen = _CHOSEN.get()
     found = _DEFAULT if chosen is None else chosen
     return replace(found, **changes) if changes else found

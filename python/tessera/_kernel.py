@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 import threading
 import types
@@ -58,11 +59,9 @@ class Kernel:
             self._guards = captured.guards
             return self._compiled
 
-    def _decorator(self) -> str | None:
-        return None
-
-    def _options(self) -> dict:
-        return {}
+    def _decorator(self) -> str:
+        """The decorator, as the compiler reads it: ``__tile__`` is ``cuda.tile`` there, and ``__tessera__`` this package."""
+        raise NotImplementedError
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -87,12 +86,25 @@ class Kernel:
             KernelFault: a kernel that does something wrong while it runs.
         """
         host = _device.host()
+        if not isinstance(args, (tuple, list)):
+            raise errors.ArgumentError(f"the arguments of a launch are a tuple, not `{type(args).__name__}`: write `(x,)` for one")
         printed, notes = self._native().launch(tuple(args), keywords or {}, _blocks(grid), _stream(stream), block, config, host)
+        if _device.WATCHERS:
+            _device.tell(host, (*args, *(keywords or {}).values()))
         if printed or notes:
             _tell(printed, notes)
 
+    def written(self, args, *, grid=None, block=None, **config) -> tuple[str, ...]:
+        """Names of the parameters through which a launch with these arguments, on the host, may write; ``xs.0`` is an item of a tuple.
+
+        Raises:
+            ArgumentError: arguments that the kernel does not take.
+            TileError: a kernel that does not compile.
+        """
+        return tuple(self._native().written(tuple(args), _blocks(grid), block, config))
+
     def compile(self, *args, target: str | None = None, emit: str = "ptx", **keywords) -> str:
-        """The kernel's text at a level, for arguments like these: ``schedule``, ``tile`` or ``ptx``.
+        """The kernel's text at a level, for arguments like these: ``schedule`` or ``ptx``.
 
         Args:
             args: Arguments as for a launch.
@@ -119,15 +131,30 @@ class Kernel:
         return f"<kernel {self.__qualname__}>"
 
 
+def _plain(value):
+    """Options of a tuning space with tuples, ranges and numbers of other libraries as lists and integers."""
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, str):
+        return value
+    try:
+        return int(operator.index(value))
+    except TypeError:
+        return [_plain(inner) for inner in value]
+
+
 def _blocks(grid) -> tuple[int, ...] | None:
     if grid is None:
         return None
     try:
-        blocks = (int(grid),) if hasattr(grid, "__index__") else tuple(int(axis) for axis in grid)
-    except (TypeError, ValueError):
-        raise errors.ArgumentError(f"a grid is one to three integers, not {grid!r}") from None
-    if not 1 <= len(blocks) <= 3 or min(blocks) < 0:
-        raise errors.ArgumentValueError(f"a grid is one to three integers that are not negative, not {grid!r}")
+        blocks = (operator.index(grid),)
+    except TypeError:
+        try:
+            blocks = tuple(operator.index(axis) for axis in grid)
+        except TypeError:
+            raise errors.ArgumentError(f"a grid is one to three integers, not {grid!r}") from None
+    if not 1 <= len(blocks) <= 3 or min(blocks) < 0 or max(blocks) >= 1 << 32:
+        raise errors.ArgumentValueError(f"a grid is one to three integers that are not negative and have 32 bits, not {grid!r}")
     return blocks
 
 
@@ -161,13 +188,7 @@ def launch(stream, grid, kernel, kernel_args, /, *, programmatic_dependent_launc
         raise errors.TileUnsupportedFeatureError("launches that depend on each other programmatically are not done")
     if grid is None:
         raise errors.ArgumentError("a grid is one to three integers, not None")
-    printed, notes = kernel._native().launch(tuple(kernel_args), _NOTHING, _blocks(grid), _stream(stream), None, _NOTHING, _device.host())
-    if printed or notes:
-        _tell(printed, notes)
-
-
-#: No arguments by name, and no choices.
-_NOTHING: dict = {}
+    kernel.launch(kernel_args, grid=grid, stream=stream)
 
 
 def _tell(printed: str, notes: list[str]) -> None:
@@ -227,6 +248,12 @@ class OwnKernel(Kernel):
 
     def __init__(self, function=None, /, **options):
         super().__init__(function, options)
+
+    def _decorator(self) -> str:
+        if not self._hints:
+            return "__tessera__.kernel"
+        texts = [f"{name}={_plain(value)!r}" for name, value in self._hints.items()]
+        return f"__tessera__.kernel{'.autotune' if 'space' in self._hints else ''}({', '.join(texts)})"
 
     @classmethod
     def autotune(cls, **options):

@@ -4,23 +4,23 @@ The compiler gets the text of each function that a kernel needs, and for each fu
 other functions by their texts. Both come from the live objects (``__globals__``, ``__closure__``, attributes), so that kernels made by
 functions, in classes and in notebooks are what Python says they are.
 
-A text is a module of its own, padded so that its lines have the numbers they have in their file. What its names stand for is a second
-module, which the compiler reads before it.
+A text is a module of its own (``_source``). What its names stand for is a second module, which the compiler reads before it. Whatever was read
+leaves a guard: a kernel is read again where one of them does not hold any more.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
 import enum
 import inspect
 import math
 import sys
-import textwrap
 import types
 from typing import NamedTuple
 
-from . import dtypes, errors
+from . import _source, dtypes
 
 #: Modules that mean the same to the compiler as to Python.
 _KNOWN = ("math", "operator", "functools", "typing", "dataclasses", "enum", "contextlib", "numpy", "torch", "jax", "ml_dtypes")
@@ -67,20 +67,19 @@ def function_of(value):
     return value if isinstance(value, types.FunctionType) else None
 
 
-def capture(function: types.FunctionType, style: str, decorator: str | None) -> Captured:
+def capture(function: types.FunctionType, style: str, decorator: str) -> Captured:
     """Reads a kernel's function and everything that it needs.
 
     Args:
         function: The kernel's function.
         style: ``"block"`` where ``tessera.tile`` stands for ``cuda.tile``, else ``"own"``.
-        decorator: The decorator that counts, in terms of ``__tile__`` (``cuda.tile``); ``None`` for those of the text.
+        decorator: The decorator that counts, in terms of ``__tile__`` (``cuda.tile``) and ``__tessera__``.
 
     Raises:
         SourceError: Python has no text of a function.
     """
     reader = _Reader(style)
-    if decorator is not None:
-        reader.extra[id(function)] = [f"__kernel__ = {decorator}"]
+    reader.extra[id(function)] = [f"__kernel__ = {decorator}"]
     root, name = reader.function(function)
     return Captured(root, name, reader.modules, reader.guards, reader.indents[root])
 
@@ -106,18 +105,7 @@ class _Reader:
         known = self.units.get(id(function))
         if known is not None:
             return known
-        file, text, tree, first, indent = _source(function)
-        node = tree.body[0]
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            name = node.name
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Lambda):
-            name = node.targets[0].id
-        else:
-            raise errors.make(
-                "source",
-                f"{file}:{first}: a lambda inside another expression has no text of its own\nhelp: give it a name with `def`",
-                [],
-            )
+        source = _source.of_function(function)
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
 
         def read(wanted: str):
@@ -128,36 +116,46 @@ class _Reader:
                     return _UNBOUND
             return function.__globals__.get(wanted, _UNBOUND)
 
-        return self._unit(function, name, (file, text, indent), tree, read)
+        return self._unit(function, source, read, _source.own_names(function.__code__))
 
     def class_(self, cls: type) -> tuple[str, str]:
         """The module of a class's text, and its name there."""
         known = self.units.get(id(cls))
         if known is not None:
             return known
-        file, text, tree, _, indent = _source(cls)
-        names = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
-        return self._unit(cls, cls.__name__, (file, text, indent), tree, lambda wanted: names.get(wanted, _UNBOUND))
+        source = _source.of_class(cls)
+        module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+        # Names of a function around the class are known to its methods; its bases to itself.
+        named = [base.id if isinstance(base, ast.Name) else None for base in source.tree.body[0].bases]
+        bases = dict(zip(named, getattr(cls, "__orig_bases__", cls.__bases__), strict=False))
+        around: dict[str, object] = {}
+        for method in vars(cls).values():
+            if isinstance(method, types.FunctionType):
+                module = method.__globals__
+                cells = zip(method.__code__.co_freevars, method.__closure__ or (), strict=True)
+                around.update((name, cell.cell_contents) for name, cell in cells if _filled(cell))
+        return self._unit(cls, source, lambda wanted: around.get(wanted, module.get(wanted, bases.get(wanted, _UNBOUND))), set())
 
-    def _unit(self, owner, name: str, source: tuple[str, str, int], tree: ast.Module, read) -> tuple[str, str]:
-        file, text, indent = source
-        unit = self._new("text")
+    def _unit(self, owner, source: _source.Source, read, own: set[str]) -> tuple[str, str]:
+        unit, name = self._new("text"), source.name
         self.kept.append(owner)
         # Known before its names are read: functions may call each other.
         self.units[id(owner)] = (unit, name)
-        self.indents[unit] = indent
+        self.indents[unit] = source.indent
         before = f"{unit}_names"
-        self.modules[unit] = Text(file, text, before)
         lines = _Lines(self)
-        for wanted, members in _names(tree).items():
+        if isinstance(owner, types.FunctionType):
+            source = source.replaced(lines.signature(owner, source, read))
+        self.modules[unit] = Text(source.file, source.text, before)
+        for wanted, members in _source.names(source.tree).items():
             value = read(wanted)
-            if value is _UNBOUND or wanted == name:
+            if value is _UNBOUND or wanted == name or wanted in own:
                 continue
             self.guards.append(Guard(read, wanted, value))
             lines.bind(wanted, value, members)
         lines.text.extend(self.extra.get(id(owner), []))
         self.modules[before] = Text(f"<names of {name}>", "\n".join(lines.text) + "\n", None)
-        self._inner_imports(tree)
+        self._inner_imports(source.tree)
         return unit, name
 
     def namespace(self, value, members: dict) -> str:
@@ -190,11 +188,34 @@ class _Lines:
 
     def __init__(self, reader: _Reader):
         self.reader = reader
-        self.text = ["import cuda.tile as __tile__", "import math as __math__"]
+        self.text = ["import cuda.tile as __tile__", "import tessera as __tessera__", "import math as __math__", "import typing as __typing__"]
+
+    def signature(self, function: types.FunctionType, source: _source.Source, read) -> dict[ast.expr, str]:
+        """Names for those annotations and defaults of a function that stand for what they were when it was defined: what is put in their
+        places."""
+        annotations, defaults = _source.signature(source.tree)
+        pieces: dict[ast.expr, str] = {}
+        for parameter, node in annotations:
+            value = function.__annotations__.get(parameter)
+            unknown = any(read(name) is _UNBOUND and not hasattr(builtins, name) for name in _source.names_in(node))
+            said = self._annotation(value) if unknown and not isinstance(value, str) else None
+            if said is not None:
+                pieces[node] = f"__annotation_{parameter}"
+                self.text.append(f"{pieces[node]} = {said}")
+        positional = function.__code__.co_varnames[: function.__code__.co_argcount]
+        given = function.__defaults__ or ()
+        values = dict(zip(positional[len(positional) - len(given) :], given, strict=True)) | (function.__kwdefaults__ or {})
+        for parameter, node in defaults:
+            if parameter in values and _source.names_in(node):
+                pieces[node] = f"__default_{parameter}"
+                self.bind(pieces[node], values[parameter], {})
+        return pieces
 
     def bind(self, name: str, value, members: dict):
         """Binds a name to what a live object stands for. An object that means nothing to kernels is bound all the same, so that the compiler
         can say what it is where it is needed."""
+        if getattr(type(value), "__tessera_unbound__", False):
+            return
         said = self._import(name, value, members)
         if said is None:
             said = self._value(value)
@@ -202,7 +223,7 @@ class _Lines:
         if said is None and members and not callable(value):
             said = f"import {self.reader.namespace(value, members)} as {name}"
         if said is None:
-            kind = type(value)
+            kind = value if isinstance(value, type) else type(value)
             said = f"from {kind.__module__} import {kind.__qualname__.split('.')[0]} as {name}"
         self.text.append(said)
 
@@ -259,6 +280,9 @@ class _Lines:
                 return f"__tile__.{type(value).__name__}.{value.name}"
             alias = self._alias(type(value))
             return None if alias is None else f"{alias}.{value.name}"
+        annotation = self._annotation(value)
+        if annotation is not None:
+            return annotation
         if value is None or isinstance(value, (bool, str)):
             return repr(value)
         if isinstance(value, int):
@@ -269,6 +293,7 @@ class _Lines:
             return self._value(value.item())
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if field.init]
+            self.reader.guards.extend(Guard(lambda name, owner=value: getattr(owner, name, _UNBOUND), *field) for field in fields)
             return self._made(type(value), fields)
         if isinstance(value, tuple) and hasattr(value, "_fields") and _path(type(value)) is None:
             return self._made(type(value), list(zip(value._fields, value, strict=True)))
@@ -278,9 +303,39 @@ class _Lines:
                 return None
             joined = ", ".join(items)
             if isinstance(value, list):
+                kept = list(value)
+                self.reader.guards.append(Guard(lambda kept, owner=value: kept if owner == kept else _UNBOUND, kept, kept))
                 return f"[{joined}]"
             return f"({joined},)" if items else "()"
         return None
+
+    def _annotation(self, value) -> str | None:
+        """An expression for what a parameter may be annotated with; ``None`` where it is nothing of ours."""
+        if isinstance(value, str) or not hasattr(value, "__metadata__"):
+            return None
+        for mark in value.__metadata__:
+            kind = type(mark).__name__.lstrip("_")
+            if kind == "ConstantAnnotation":
+                origin = value.__origin__
+                inner = origin.__name__ if isinstance(origin, type) and origin.__module__ == "builtins" else None
+                return f"__tile__.Constant[{inner}]" if inner else "__tile__.Constant"
+            if kind in ("ArrayAnnotation", "ListAnnotation", "ScalarAnnotation"):
+                return f"__typing__.Annotated[__tile__.Array, {self._mark(mark)}]"
+        return None
+
+    def _mark(self, mark) -> str:
+        """An expression for what stands in an ``Annotated``."""
+        said = []
+        for field in dataclasses.fields(mark):
+            value = getattr(mark, field.name)
+            dtype = dtypes.of(value)
+            if dtype is not None:
+                said.append(f"{field.name}=__tile__.{dtype.name}")
+            elif dataclasses.is_dataclass(value):
+                said.append(f"{field.name}={self._mark(value)}")
+            else:
+                said.append(f"{field.name}={tuple(value)!r}")
+        return f"__tile__.{type(mark).__name__.lstrip('_')}({', '.join(said)})"
 
     def _item(self, value) -> str | None:
         return self._value(value) if not callable(value) or dtypes.of(value) is not None else self._alias(value)
@@ -300,6 +355,14 @@ class _Lines:
         if alias is None or any(item is None for _, item in items):
             return None
         return f"{alias}({', '.join(f'{name}={item}' for name, item in items)})"
+
+
+def _filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018  (asked whether it is there)
+    except ValueError:
+        return False
+    return True
 
 
 def _float(value: float) -> str:
@@ -322,61 +385,10 @@ def _path(value) -> str | None:
     module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
     if not isinstance(module, str) or not isinstance(name, str) or not callable(value):
         return None
-    if module.startswith("cuda.tile") and not isinstance(value, types.ModuleType):
+    if module.split(".")[:2] in (["cuda", "tile"], ["tessera", "tile"]) and not isinstance(value, types.ModuleType):
         return f"cuda.tile.{name}"
     if module == "_operator":
         module = "operator"
     if dtypes.of(value) is not None:
         return None
     return f"{module}.{name}" if _is_known(module) and "." not in name and name != "<lambda>" else None
-
-
-def _source(owner) -> tuple[str, str, ast.Module, int, int]:
-    """File, padded text, tree, first line and indentation of a function or class."""
-    name = getattr(owner, "__qualname__", repr(owner))
-    try:
-        lines, first = inspect.getsourcelines(owner)
-        file = inspect.getsourcefile(owner) or inspect.getfile(owner)
-    except (OSError, TypeError) as error:
-        raise errors.make(
-            "source",
-            f"the source of `{name}` cannot be had: {error}\n"
-            "help: kernels are compiled from their text: define them in a file or a notebook cell, not by `exec` or `eval`",
-            [],
-        ) from error
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    text = textwrap.dedent("".join(lines))
-    try:
-        tree = ast.parse(text)
-    except SyntaxError as error:
-        raise errors.make("source", f"{file}:{first}: the text of `{name}` does not stand alone: {error.msg}", []) from error
-    return file, "\n" * (max(first, 1) - 1) + text, tree, first, indent
-
-
-def _names(tree: ast.Module) -> dict[str, dict]:
-    """The names that a text reads, each with the attributes that are asked of it, and those that are asked of these."""
-    found: dict[str, dict] = {}
-
-    def chain(node) -> dict | None:
-        if isinstance(node, ast.Name):
-            return found.setdefault(node.id, {})
-        if isinstance(node, ast.Attribute):
-            inner = chain(node.value)
-            return None if inner is None else inner.setdefault(node.attr, {})
-        return None
-
-    def visit(node):
-        if isinstance(node, (ast.Name, ast.Attribute)) and chain(node) is not None:
-            return
-        for field, value in ast.iter_fields(node):
-            for child in value if isinstance(value, list) else [value]:
-                if field in ("annotation", "returns") and isinstance(child, ast.Constant) and isinstance(child.value, str):
-                    try:
-                        child = ast.parse(child.value, mode="eval").body
-                    except SyntaxError:
-                        continue
-                if isinstance(child, ast.AST):
-                    visit(child)
-
-    visit(tree)
-    return found

@@ -29,7 +29,8 @@ class DType:
     def __repr__(self) -> str:
         return f"<DType '{self._name}'>"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return self._name
 
     def __reduce__(self):
         return (find, (self._name,))

@@ -19,8 +19,13 @@ class TileError(TesseraError, SyntaxError):
     """A kernel is not right: the compiler refused it. ``filename``, ``lineno``, ``offset``, ``end_lineno``, ``end_offset`` and ``text`` say
     where."""
 
-    def __str__(self) -> str:
+    @property
+    def message(self) -> str:
+        """The diagnostic's whole text."""
         return str(self.msg)
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class TileSyntaxError(TileError):
@@ -47,7 +52,11 @@ class TileStaticEvalError(TileError):
     """Something cannot be evaluated when the kernel is compiled."""
 
 
-class TileStaticAssertionError(TileStaticEvalError):
+class StaticException(TileStaticEvalError):
+    """A ``static_exception`` was reached."""
+
+
+class TileStaticAssertionError(TileError):
     """A ``static_assert`` does not hold."""
 
 
@@ -95,26 +104,23 @@ class TesseraWarning(UserWarning):
     """Something that may not be what was meant."""
 
 
+#: The class of each diagnostic of the compiler whose class is not :class:`TileTypeError`, as NVIDIA's compiler chooses.
 _BY_ID = {
-    "syntax": TileSyntaxError,
-    "unsupported": TileUnsupportedFeatureError,
-    "type-mismatch": TileTypeError,
-    "static-assert": TileStaticAssertionError,
-    "too-deep": TileRecursionError,
-    "recursion": TileRecursionError,
+    **dict.fromkeys(("syntax-error", "unsupported-syntax", "misplaced-statement", "unknown-name", "maybe-undefined", "import"), TileSyntaxError),
+    **dict.fromkeys(("unpack-mismatch", "value-out-of-range", "constant-overflow", "division-by-zero", "axis-out-of-range"), TileValueError),
+    **dict.fromkeys(("kernel-option", "rounding-mode", "memory-model", "format-string", "config-value", "tuning-space"), TileValueError),
+    **dict.fromkeys(("nested-too-deeply", "recursion-limit", "kernel-too-large"), TileRecursionError),
+    "refused-name": TileUnsupportedFeatureError,
+    "static-assertion": TileStaticAssertionError,
+    "static-exception": StaticException,
 }
 
 
 def _tile_error(identifier: str) -> type[TileError]:
-    if identifier in _BY_ID:
-        return _BY_ID[identifier]
-    if "static" in identifier or "constant" in identifier:
-        return TileStaticEvalError
-    if "type" in identifier or "dtype" in identifier:
-        return TileTypeError
-    if "value" in identifier or "power-of-two" in identifier or "shape" in identifier or "range" in identifier:
-        return TileValueError
-    return TileSyntaxError if "syntax" in identifier else TileError
+    """The class of a diagnostic. What the stages behind the front end refuse is something that is not done."""
+    if identifier.startswith(("target", "tile-", "cpu-", "plan", "mark")):
+        return TileUnsupportedFeatureError
+    return _BY_ID.get(identifier, TileTypeError)
 
 
 def make(kind: str, text: str, diagnostics: list, block=None, findings: list[str] | tuple = ()) -> TesseraError:
@@ -122,7 +128,7 @@ def make(kind: str, text: str, diagnostics: list, block=None, findings: list[str
     ``timeout``."""
     first = diagnostics[0] if diagnostics else {}
     identifier = first.get("id", "")
-    if kind == "compile" and (identifier.startswith("argument") or identifier in _OF_LAUNCHES):
+    if kind == "compile" and identifier in _OF_LAUNCHES:
         kind = "argument"
     if kind == "compile":
         error_class = TileInternalError if first.get("severity") == "bug" else _tile_error(identifier)
@@ -148,5 +154,10 @@ def make(kind: str, text: str, diagnostics: list, block=None, findings: list[str
     return error
 
 
-_OF_LAUNCHES = frozenset(("missing-argument", "unknown-argument", "grid", "symbol-mismatch"))
+#: Diagnostics of a launch's arguments; ``argument-type`` is one of a call inside a kernel.
+_OF_LAUNCHES = frozenset(
+    ("missing-argument", "unknown-argument", "grid", "symbol-mismatch", "argument-kind", "argument-list", "argument-twice", "argument-item")
+    + ("argument-shape", "argument-rank", "argument-scalar", "argument-alignment", "argument-overlap", "argument-index", "argument-constant")
+    + ("argument-missing", "argument-unknown")
+)
 _OF_VALUES = frozenset(("grid", "symbol-mismatch", "argument-shape", "argument-scalar", "argument-alignment", "argument-overlap", "argument-index"))

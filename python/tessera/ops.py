@@ -1,8 +1,8 @@
 """The library's operators on arrays.
 
-Each is a function ``tessera.ops.NAME(inputs..., *, variant=None, out=None, stream=None, numbers...)``: inputs by position or by name, on the host or on
-a GPU, of any library; results are arrays of the same library on the same device, one, or a tuple of several. :func:`tessera.list_operators` lists
-them, and each has its own docstring.
+Each is a function ``tessera.ops.NAME(inputs..., *, variant=None, out=None, stream=None, numbers...)``: inputs by position or by name, on the
+host or on a GPU, of any library; results are arrays of the same library on the same device, one, or a tuple of several.
+:func:`tessera.list_operators` lists them, and each has its own docstring.
 """
 
 from __future__ import annotations
@@ -90,10 +90,13 @@ def call(name: str, *args, variant: str | None = None, out=None, stream=None, **
     if out is not None and not isinstance(out, dict):
         out = dict(zip(results, out if isinstance(out, (tuple, list)) else (out,), strict=False))
     arrays.update(out or {})
-    planned = _native.Call(name, variant, arrays, list(numbers.items()), _device.host())
+    host = _device.host()
+    planned = _native.Call(name, variant, arrays, list(numbers.items()), host)
     first = next(iter(arrays.values()))
     made = [arrays[result] if given else _like(first, dtype, shape) for result, dtype, shape, given in planned.outputs()]
     planned.run(made, _stream_of(stream))
+    if _device.WATCHERS:
+        _device.tell(host, arrays.values())
     return made[0] if len(made) == 1 else tuple(made)
 
 

@@ -59,6 +59,12 @@ impl Given {
         if library == "torch" && object.hasattr(intern!(py, "data_ptr"))? {
             return torch::any(object).map(Some);
         }
+        if module.to_str()?.starts_with("numpy.ma") {
+            return Err(refuse(
+                py,
+                "a masked array has elements that count and others, which no kernel knows: pass its `data` or `filled()`",
+            ));
+        }
         if library == "numpy" && object.hasattr(intern!(py, "__array_interface__"))? && object.hasattr(intern!(py, "strides"))? {
             // A scalar of NumPy's is a number.
             return if object.hasattr(intern!(py, "resize"))? && object.hasattr(intern!(py, "ctypes"))? {
@@ -89,6 +95,16 @@ impl Given {
 
     /// A tensor over it on its GPU, which keeps it.
     pub(crate) fn on_device(&self, py: Python<'_>, device: &DriverDevice, name: &str) -> PyResult<Tensor> {
+        let bytes = element_bytes(self.dtype) as u64;
+        if !self.address.is_multiple_of(bytes) {
+            return Err(refuse(
+                py,
+                format!(
+                    "`{name}` lies at 0x{:x}, and a GPU reads elements of {bytes} bytes at multiples of that: pass a copy",
+                    self.address
+                ),
+            ));
+        }
         let owner = Box::new(Keep(self.owner.clone_ref(py)));
         // SAFETY: as above.
         let made =

@@ -59,7 +59,8 @@ pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Given> {
     // Libraries from before version 1 know no keyword; arrays that must not be written cannot be given by these.
     let capsule = object.call_method("__dlpack__", (), Some(&keywords)).or_else(|_| object.call_method0("__dlpack__"));
     let capsule = capsule.map_err(|error| refuse(py, format!("`{}` gives no array by DLPack: {error}", object.get_type())))?;
-    let capsule: Bound<'_, PyCapsule> = capsule.cast_into()?;
+    let no_capsule = || refuse(py, format!("`__dlpack__` of `{}` gives no capsule with an array", object.get_type()));
+    let capsule: Bound<'_, PyCapsule> = capsule.cast_into().map_err(|_| no_capsule())?;
     let (array, readonly) = if capsule.is_valid_checked(Some(NEW)) {
         // SAFETY: a capsule of this name holds this structure, and lives.
         let versioned = unsafe { capsule.pointer_checked(Some(NEW))?.cast::<Versioned>().as_ref() };
@@ -71,6 +72,9 @@ pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Given> {
         }
         (&versioned.array, versioned.flags & 1 != 0)
     } else {
+        if !capsule.is_valid_checked(Some(OLD)) {
+            return Err(no_capsule());
+        }
         // SAFETY: as above.
         (unsafe { &capsule.pointer_checked(Some(OLD))?.cast::<Managed>().as_ref().array }, false)
     };

@@ -3,7 +3,8 @@
 use pyo3::prelude::*;
 use tessera::compile::{CompileOptions, compile_for};
 use tessera::ir::text::print_module;
-use tessera::runtime::{Kernel, KernelError, Report, Value};
+use tessera::lang::ArgType;
+use tessera::runtime::{Kernel, KernelError, Report};
 use tessera::types::Arch;
 
 use crate::error::{Failure, of_kernel};
@@ -23,14 +24,13 @@ impl Refused {
     }
 }
 
-pub(crate) fn text(kernel: &Kernel, args: &[(&str, Value)], target: &str, emit: &str) -> Result<String, Refused> {
+pub(crate) fn text(kernel: &Kernel, types: &[(String, ArgType)], target: &str, emit: &str) -> Result<String, Refused> {
     let arch: Arch = target.parse().map_err(|_| {
         let known: Vec<&str> = Arch::ALL.iter().map(|arch| arch.name()).collect();
         Refused::Asked(format!("`{target}` is no target: one of {}", known.join(", ")))
     })?;
-    let types = kernel.argument_types(args).map_err(Refused::Kernel)?;
     let options = CompileOptions { target: Some(arch.name().to_owned()), ..CompileOptions::default() };
-    let compiled = kernel.compile(&types, &options).map_err(Refused::Kernel)?;
+    let compiled = kernel.compile(types, &options).map_err(Refused::Kernel)?;
     match emit {
         "schedule" => Ok(print_module(&compiled.module)),
         "ptx" => {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use tessera::compile::CompileOptions;
 use tessera::driver::StreamHandle;
 use tessera::lang::{Builtin, Space};
@@ -15,6 +15,7 @@ use tessera::runtime::{
 };
 
 use crate::array::refuse;
+use crate::constraint;
 use crate::device::{Host, Place, cuda};
 use crate::error::{Failure, of_kernel};
 use crate::live::{Texts, root};
@@ -38,16 +39,17 @@ pub(crate) struct Kernel {
 }
 
 /// What a launch is asked to be.
-struct Asked<'a> {
-    names: Vec<&'a str>,
+struct Asked {
+    /// Of the arguments; items of a tuple with arrays in it have names of their own.
+    names: Vec<String>,
     arguments: Vec<Argument>,
     grid: LaunchGrid,
     options: CompileOptions,
 }
 
-impl<'a> Asked<'a> {
+impl Asked {
     /// The same without its arguments.
-    fn clone_form(&self) -> Asked<'a> {
+    fn clone_form(&self) -> Asked {
         Asked { names: self.names.clone(), arguments: Vec::new(), grid: self.grid, options: self.options.clone() }
     }
 }
@@ -74,6 +76,13 @@ impl Kernel {
     #[getter]
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.parameters)
+    }
+
+    /// Names of the parameters whose values the kernel is compiled for.
+    #[getter]
+    fn constants<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let constants: Vec<&String> = self.parameters.iter().filter(|name| self.inner.is_constant(name)).collect();
+        PyTuple::new(py, constants)
     }
 
     /// Runs it. Gives what it printed, and what there is to say of how it was compiled.
@@ -113,6 +122,21 @@ impl Kernel {
         }
     }
 
+    /// Names of the parameters through which it may write, for a launch on the CPU with these arguments.
+    fn written(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        grid: Option<Vec<u32>>,
+        block: Option<u32>,
+        config: BTreeMap<String, i64>,
+    ) -> PyResult<Vec<String>> {
+        let asked = self.asked(py, args, &PyDict::new(py), grid, block, config)?;
+        let values = self.values(&asked, |given, name| given.on_host(py, name))?;
+        let launch = py.detach(|| self.on_cpu(&values, &asked)).map_err(|stopped| self.raise(py, stopped))?;
+        Ok(launch.written().map(str::to_owned).collect())
+    }
+
     /// Its text at a level, for arguments like these.
     fn compile(
         &self,
@@ -124,7 +148,26 @@ impl Kernel {
     ) -> PyResult<String> {
         let asked = self.asked(py, args, keywords, None, None, BTreeMap::new())?;
         let values = self.values(&asked, |given, name| given.on_host(py, name))?;
-        py.detach(|| crate::emit::text(&self.inner, &values, target, emit)).map_err(|error| error.raise(py, self.indent))
+        let types = self.inner.argument_types(&values).map_err(|error| of_kernel(py, &error, self.indent))?;
+        py.detach(|| crate::emit::text(&self.inner, &types, target, emit)).map_err(|error| error.raise(py, self.indent))
+    }
+
+    /// Its text at a level, for parameters of which only this is known, see `crate::constraint`.
+    fn compile_for(&self, py: Python<'_>, parameters: &Bound<'_, PyList>, target: &str, emit: &str) -> PyResult<String> {
+        if parameters.len() != self.parameters.len() {
+            let (name, known) = (self.inner.name(), self.parameters.join(", "));
+            let text = format!(
+                "`{name}` has {} parameters, and a signature of {} is given: {known}",
+                self.parameters.len(),
+                parameters.len()
+            );
+            return Err(refuse(py, text));
+        }
+        let named = self.parameters.iter().zip(parameters.iter());
+        let types = named
+            .map(|(name, given)| Ok((name.clone(), constraint::argument_type(&given, name)?)))
+            .collect::<PyResult<Vec<_>>>()?;
+        py.detach(|| crate::emit::text(&self.inner, &types, target, emit)).map_err(|error| error.raise(py, self.indent))
     }
 }
 
@@ -137,7 +180,7 @@ impl Kernel {
         grid: Option<Vec<u32>>,
         block: Option<u32>,
         config: BTreeMap<String, i64>,
-    ) -> PyResult<Asked<'_>> {
+    ) -> PyResult<Asked> {
         let name = self.inner.name();
         if args.len() > self.parameters.len() {
             let text = format!(
@@ -148,11 +191,9 @@ impl Kernel {
             );
             return Err(refuse(py, text));
         }
-        let mut names: Vec<&str> = Vec::new();
-        let mut arguments = Vec::new();
+        let mut named: Vec<(String, Argument)> = Vec::new();
         for (parameter, object) in self.parameters.iter().zip(args.iter()) {
-            names.push(parameter);
-            arguments.push(Argument::of(&object, parameter)?);
+            Argument::collect(&object, parameter, &mut named)?;
         }
         for (key, object) in keywords.iter() {
             let key: String = key.extract()?;
@@ -162,9 +203,9 @@ impl Kernel {
             if at < args.len() {
                 return Err(refuse(py, format!("`{name}` is given `{key}` twice")));
             }
-            names.push(&self.parameters[at]);
-            arguments.push(Argument::of(&object, &key)?);
+            Argument::collect(&object, &key, &mut named)?;
         }
+        let (names, arguments) = named.into_iter().unzip();
         let grid = match grid {
             None => LaunchGrid::Auto,
             Some(blocks) => {
@@ -178,18 +219,18 @@ impl Kernel {
 
     fn values<'a>(
         &self,
-        asked: &Asked<'a>,
+        asked: &'a Asked,
         tensor: impl Fn(&crate::array::Given, &str) -> PyResult<Tensor>,
     ) -> PyResult<Vec<(&'a str, Value)>> {
         let named = asked.names.iter().zip(&asked.arguments);
-        named.map(|(name, argument)| Ok((*name, argument.value(|given| tensor(given, name))?))).collect()
+        named.map(|(name, argument)| Ok((name.as_str(), argument.value(|given| tensor(given, name))?))).collect()
     }
 
     /// Does what compiles, within the time that there is.
     fn within<T: Send + 'static>(
         &self,
         values: &[(&str, Value)],
-        asked: &Asked<'_>,
+        asked: &Asked,
         work: impl Fn(&Compiled, &[(&str, Value)], &CompileOptions) -> Result<T, KernelError>,
     ) -> Result<T, Stopped> {
         let limit = TIMEOUT.load(Ordering::Relaxed);
@@ -200,6 +241,10 @@ impl Kernel {
             limit if begun.elapsed() <= limit => Ok(made),
             limit => Err(Stopped::TooLong(limit)),
         }
+    }
+
+    fn on_cpu(&self, values: &[(&str, Value)], asked: &Asked) -> Result<PreparedLaunch, Stopped> {
+        self.within(values, asked, |kernel, values, options| kernel.prepare(values, asked.grid, options, &Device::Cpu))
     }
 
     fn raise(&self, py: Python<'_>, stopped: Stopped) -> PyErr {
@@ -214,7 +259,7 @@ impl Kernel {
     }
 
     /// Refuses to write arrays that must not be.
-    fn refuse_readonly<'a>(&self, py: Python<'_>, asked: &Asked<'_>, written: impl Iterator<Item = &'a str>) -> PyResult<()> {
+    fn refuse_readonly<'a>(&self, py: Python<'_>, asked: &Asked, written: impl Iterator<Item = &'a str>) -> PyResult<()> {
         for name in written {
             let Some(at) = asked.names.iter().position(|own| *own == name) else { continue };
             if asked.arguments[at].arrays().iter().any(|given| given.readonly) {
@@ -227,17 +272,11 @@ impl Kernel {
         Ok(())
     }
 
-    fn on_host(&self, py: Python<'_>, asked: &Asked<'_>, host: &Host) -> PyResult<(String, Vec<String>)> {
+    fn on_host(&self, py: Python<'_>, asked: &Asked, host: &Host) -> PyResult<(String, Vec<String>)> {
         match host.place(py)? {
             Place::Cpu { checked } => {
                 let values = self.values(asked, |given, name| given.on_host(py, name))?;
-                let launch = py
-                    .detach(|| {
-                        self.within(&values, asked, |kernel, values, options| {
-                            kernel.prepare(values, asked.grid, options, &Device::Cpu)
-                        })
-                    })
-                    .map_err(|stopped| self.raise(py, stopped))?;
+                let launch = py.detach(|| self.on_cpu(&values, asked)).map_err(|stopped| self.raise(py, stopped))?;
                 self.refuse_readonly(py, asked, launch.written())?;
                 let options = LaunchOptions { checked, threads: host.threads, ..LaunchOptions::default() };
                 let printed = py
@@ -264,11 +303,14 @@ impl Kernel {
                 ran.map_err(|error| {
                     emulated.forget();
                     let (text, findings) = crate::finding::told(&launched);
-                    self.raise(py, if findings.is_empty() { Stopped::Kernel(error) } else { Stopped::Found(text, findings) })
+                    // A failed assertion is a trap among the findings, and says more itself.
+                    let says_itself = findings.is_empty() || matches!(error, KernelError::Fault { .. });
+                    self.raise(py, if says_itself { Stopped::Kernel(error) } else { Stopped::Found(text, findings) })
                 })?;
                 let written: Vec<&str> = launch.prepared.written().collect();
                 let named = asked.names.iter().zip(&asked.arguments);
-                let results = named.filter(|(name, _)| written.contains(name)).flat_map(|(_, argument)| argument.arrays());
+                let results =
+                    named.filter(|(name, _)| written.contains(&name.as_str())).flat_map(|(_, argument)| argument.arrays());
                 stage.bring_back(py, results)?;
                 Ok((printed, notes))
             }
@@ -276,14 +318,16 @@ impl Kernel {
     }
 
     fn is_constant(&self, name: &str) -> bool {
-        self.parameters.iter().position(|own| own == name).is_some_and(|at| self.constants[at])
+        // An item of a tuple is what the tuple is.
+        let own = name.split('.').next();
+        self.parameters.iter().position(|known| Some(known.as_str()) == own).is_some_and(|at| self.constants[at])
     }
 
     /// The packed launch for arguments on a device, and what there is to say of how it was compiled.
     fn found(
         &self,
         py: Python<'_>,
-        asked: &Asked<'_>,
+        asked: &Asked,
         (device, number): (&DriverDevice, u64),
         stream: StreamHandle,
     ) -> PyResult<(Arc<Often>, Vec<String>)> {
@@ -311,7 +355,7 @@ impl Kernel {
     fn on_gpu(
         &self,
         py: Python<'_>,
-        asked: &Asked<'_>,
+        asked: &Asked,
         device: &DriverDevice,
         stream: Option<u64>,
     ) -> PyResult<(String, Vec<String>)> {

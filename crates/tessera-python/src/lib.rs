@@ -3,6 +3,7 @@
 
 mod array;
 mod command;
+mod constraint;
 mod device;
 mod dlpack;
 mod dtype;
@@ -15,6 +16,7 @@ mod often;
 mod operator;
 mod stage;
 mod stream;
+mod tolerance;
 mod torch;
 mod value;
 
@@ -29,6 +31,8 @@ mod _native {
     use super::kernel::{Kernel, builtins, set_compiler_timeout};
     #[pymodule_export]
     use super::operator::{Call, operators};
+    #[pymodule_export]
+    use super::tolerance::error_model;
     #[pymodule_export]
     use super::version;
 }

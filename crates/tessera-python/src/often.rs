@@ -28,7 +28,7 @@ impl Form {
     pub(crate) fn of(
         (device, grid): (u64, LaunchGrid),
         (stream, block): (StreamHandle, Option<u32>),
-        names: &[&str],
+        names: &[String],
         arguments: &[Argument],
         is_constant: impl Fn(&str) -> bool,
     ) -> Form {
@@ -122,18 +122,22 @@ impl Launches {
 pub(crate) fn enqueue(
     launch: &Often,
     stream: StreamHandle,
-    names: &[&str],
+    names: &[String],
     arguments: &[Argument],
     is_constant: impl Fn(&str) -> bool,
 ) -> Result<(), KernelError> {
     let mut changes: Vec<(&str, Packed<Array>)> = Vec::with_capacity(arguments.len());
     for (name, argument) in names.iter().zip(arguments) {
         match argument {
-            Argument::Array(given) => changes.push((name, Packed::Array(given.by_address()))),
+            Argument::Array(given) => changes.push((name.as_str(), Packed::Array(given.by_address()))),
             Argument::Constant(_) if is_constant(name) => {}
-            Argument::Constant(ConstValue::Int(value)) => changes.push((name, Packed::Constant(Constant::Int(*value)))),
-            Argument::Constant(ConstValue::Float(value)) => changes.push((name, Packed::Constant(Constant::Float(*value)))),
-            Argument::Constant(ConstValue::Bool(value)) => changes.push((name, Packed::Constant(Constant::Bool(*value)))),
+            Argument::Constant(ConstValue::Int(value)) => changes.push((name.as_str(), Packed::Constant(Constant::Int(*value)))),
+            Argument::Constant(ConstValue::Float(value)) => {
+                changes.push((name.as_str(), Packed::Constant(Constant::Float(*value))))
+            }
+            Argument::Constant(ConstValue::Bool(value)) => {
+                changes.push((name.as_str(), Packed::Constant(Constant::Bool(*value))))
+            }
             // Part of the form.
             Argument::List(_) | Argument::Constant(_) => {}
         }

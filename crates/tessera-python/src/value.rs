@@ -3,6 +3,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
+use tessera::ir::item_name;
 use tessera::lang::ConstValue;
 use tessera::runtime::{Tensor, Value};
 use tessera::types::DType;
@@ -19,10 +20,22 @@ pub(crate) enum Argument {
 }
 
 impl Argument {
-    /// What an object is to a kernel; `name` is the parameter's.
-    pub(crate) fn of(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Argument> {
+    /// Adds what an object is to a kernel, by name. Items of a tuple with arrays in it are arguments of their own.
+    pub(crate) fn collect(object: &Bound<'_, PyAny>, name: &str, named: &mut Vec<(String, Argument)>) -> PyResult<()> {
+        if let Ok(tuple) = object.cast::<PyTuple>()
+            && constant(object, name)?.is_none()
+        {
+            return tuple.iter().enumerate().try_for_each(|(at, item)| Argument::collect(&item, &item_name(name, at), named));
+        }
+        named.push((name.to_owned(), Argument::of(object, name)?));
+        Ok(())
+    }
+
+    /// What an object that is no tuple with arrays in it is to a kernel; `name` is the parameter's.
+    fn of(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Argument> {
         if let Ok(list) = object.cast::<PyList>() {
-            let items = list.iter().map(|item| array(&item, name)).collect::<PyResult<Vec<_>>>()?;
+            let named = list.iter().enumerate().map(|(at, item)| array(&item, &format!("{name}[{at}]")));
+            let items = named.collect::<PyResult<Vec<_>>>()?;
             return Ok(Argument::List(items));
         }
         if let Some(value) = constant(object, name)? {
@@ -70,8 +83,8 @@ pub(crate) fn array(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Given> {
     })
 }
 
-/// The constant that an object is; `None` where it is an array, or nothing that is known.
-fn constant(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<ConstValue>> {
+/// The constant that an object is; `None` where it is or holds an array, or what is not known.
+pub(crate) fn constant(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<ConstValue>> {
     let py = object.py();
     if object.is_none() {
         return Ok(Some(ConstValue::None));
@@ -93,9 +106,7 @@ fn constant(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<ConstValue
     }
     if let Ok(tuple) = object.cast::<PyTuple>() {
         let items = tuple.iter().map(|item| constant(&item, name)).collect::<PyResult<Option<Vec<_>>>>()?;
-        return items.map(ConstValue::Tuple).map(Some).ok_or_else(|| {
-            refuse(py, format!("`{name}` is a tuple with arrays in it: pass them as arguments of their own, or as a list"))
-        });
+        return Ok(items.map(ConstValue::Tuple));
     }
     // A scalar of NumPy's.
     let is_numpy = object.get_type().module()?.to_str()? == "numpy";

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import inspect
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -16,6 +17,7 @@ from .._kernel import BlockKernel as kernel
 from .._kernel import launch
 from ..dtypes import DType
 from ..errors import (
+    StaticException,
     TileCompilerExecutionError,
     TileCompilerTimeoutError,
     TileError,
@@ -127,11 +129,14 @@ class ByTarget:
         return f"ByTarget({', '.join(f'{name}={value!r}' for name, value in self._value_by_target.items())}, default={self._default!r})"
 
 
-class StaticException(Exception):  # noqa: N818  (the API's name)
-    """What ``static_exception`` raises when a kernel is compiled."""
+def _signature(text: str) -> inspect.Signature:
+    """The signature of a parameter list."""
+    names: dict[str, Any] = {}
+    exec(f"def inside({text}): ...", {"PaddingMode": PaddingMode, "MemoryOrder": MemoryOrder, "MemoryScope": MemoryScope}, names)  # noqa: S102
+    return inspect.signature(names["inside"])
 
 
-def _stub(path: str, name: str, signature: str, doc: str):
+def _stub(path: str, name: str, parameters: str, doc: str):
     """A function that has a meaning inside kernels alone."""
 
     def inside(*_, **__):
@@ -139,47 +144,67 @@ def _stub(path: str, name: str, signature: str, doc: str):
 
     inside.__name__ = inside.__qualname__ = name
     inside.__module__ = __name__
-    inside.__doc__ = f"{name}({signature})\n\n{doc[:1].upper()}{doc[1:]}. For kernels alone."
-    inside.__text_signature__ = f"({signature})"
+    inside.__doc__ = f"{name}({parameters})\n\n{doc[:1].upper()}{doc[1:]}. For kernels alone."
+    inside.__signature__ = _signature(parameters)
     inside.__tessera_path__ = f"{path}.{name}"
     return inside
+
+
+def _member(name: str, doc: str) -> property:
+    """An attribute that has a value inside kernels alone."""
+
+    def inside(_):
+        raise TypeError(f"`{name}` has a value inside kernels alone")
+
+    return property(inside, doc=f"{doc} For kernels alone.")
 
 
 class Array:
     """An array as a kernel sees it."""
 
-    dtype: DType
-    ndim: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    dtype = _member("dtype", "The element type.")
+    ndim = _member("ndim", "The number of axes.")
+    shape = _member("shape", "Its sizes, of the array's index type.")
+    strides = _member("strides", "Its strides in elements, of the array's index type.")
+
+    @property
+    def foreign_pointer(self):
+        """Pointers to foreign code have no meaning where a kernel may run on a CPU: the compiler refuses them."""
+        raise TypeError("`foreign_pointer` has a value inside kernels alone")
+
+    @staticmethod
+    def from_foreign(pointer, shape, strides):
+        """Pointers to foreign code have no meaning where a kernel may run on a CPU: the compiler refuses them."""
+        raise TypeError("`from_foreign` is called inside kernels alone")
 
 
 class Tile:
     """A tile: an immutable array of elements, with extents that are known when the kernel is compiled."""
 
-    dtype: DType
-    ndim: int
-    shape: tuple[int, ...]
+    dtype = _member("dtype", "The element type.")
+    ndim = _member("ndim", "The number of axes.")
+    shape = _member("shape", "Its extents, known when the kernel is compiled.")
 
 
 class TiledView:
     """An array cut into tiles of one shape."""
 
-    dtype: DType
-    tile_shape: tuple[int, ...]
+    dtype = _member("dtype", "The element type.")
+    tile_shape = _member("tile_shape", "The extents of a tile.")
+    traversal_steps = _member("traversal_steps", "Elements between the origins of tiles that follow each other, by axis.")
 
 
-class RawArrayMemory:
-    """The memory of an array, by offsets."""
+class _RawArrayMemory:
+    """The memory of an array, by offsets in elements: what ``Array.get_raw_memory`` gives."""
 
 
-_OWNERS = {"tile": globals(), "tile method": Tile, "array method": Array, "view method": TiledView, "raw method": RawArrayMemory}
-for _space, _name, _signature, _doc in _native.builtins():
+_OWNERS = {"tile": globals(), "tile method": Tile, "array method": Array, "view method": TiledView, "raw method": _RawArrayMemory}
+for _space, _name, _parameters, _doc in _native.builtins():
     _owner = _OWNERS.get(_space)
     if isinstance(_owner, dict):
-        _owner[_name] = _stub("cuda.tile", _name, _signature, _doc)
+        _owner[_name] = _stub("cuda.tile", _name, _parameters, _doc)
     elif _owner is not None and not hasattr(_owner, _name):
-        setattr(_owner, _name, _stub(f"cuda.tile.{_owner.__name__}", _name, _signature, _doc))
+        setattr(_owner, _name, _stub(f"cuda.tile.{_owner.__name__.lstrip('_')}", _name, f"self, {_parameters}", _doc))
 
 Constant = Annotated[T, ConstantAnnotation()]
 IndexedWithInt64 = Annotated[T, ArrayAnnotation(index_dtype=dtypes.ALL["int64"])]
@@ -252,4 +277,47 @@ def compiler_timeout(timeout_sec: float):
 
 from . import compilation, tune  # noqa: E402  (they need what is above)
 
-__all__ = [name for name in globals() if not name.startswith("_") and name not in ("annotations", "contextlib", "enum", "dataclass", "dtypes", "T", "Any", "Annotated", "TypeVar")]
+#: The version of ``cuda.tile`` whose API this is.
+__version__ = "1.7.0"
+
+__all__ = [
+    "Array",
+    "ArrayAnnotation",
+    "ByTarget",
+    "Constant",
+    "ConstantAnnotation",
+    "DType",
+    "IndexedWithInt64",
+    "ListAnnotation",
+    "MemoryOrder",
+    "MemoryScope",
+    "PaddingMode",
+    "RoundingMode",
+    "Scalar",
+    "ScalarInt64",
+    "Slice",
+    "StaticException",
+    "Tile",
+    "TileCompilerExecutionError",
+    "TileCompilerTimeoutError",
+    "TileError",
+    "TileInternalError",
+    "TileRecursionError",
+    "TileStaticAssertionError",
+    "TileStaticEvalError",
+    "TileSyntaxError",
+    "TileTypeError",
+    "TileUnsupportedFeatureError",
+    "TileValueError",
+    "TiledView",
+    "cdiv",
+    "compilation",
+    "compiler_timeout",
+    "foreign_pointer_dtype",
+    "function",
+    "kernel",
+    "launch",
+    "tune",
+    *dtypes.ALL,
+    *(name for space, name, _, _ in _native.builtins() if space == "tile" and name not in ("Slice", "cdiv")),
+]

@@ -43,6 +43,26 @@ class TuningResult(Generic[C]):
     successes: Sequence[Measurement[C]]
     failures: Sequence[tuple[C, type[BaseException], str]]
 
+    def summary(self, *, top_k: int = 10, bottom_k: int = 2) -> str:
+        """A table of the configurations, the fastest first.
+
+        Args:
+            top_k: How many of the fastest are shown.
+            bottom_k: How many of the slowest are.
+        """
+        ranked = sorted(self.successes, key=lambda found: found.mean_us)
+        width = max(len(str(found.config)) for found in ranked)
+        rows = [
+            f"  {'*' if found is self.best else ' '} {str(found.config):<{width}} {found.mean_us:10.2f} us ± {found.error_margin_us:.2f}"
+            f" ({found.num_samples})"
+            for found in ranked
+        ]
+        left_out = len(rows) - top_k - bottom_k
+        if left_out > 1:
+            rows[top_k : top_k + left_out] = [f"    ... {left_out} more"]
+        failed = [f"    {config}: {kind.__name__}: {text.splitlines()[0] if text else ''}" for config, kind, text in self.failures]
+        return "\n".join([f"{len(ranked)} ran, {len(failed)} failed", *rows, *failed])
+
 
 def exhaustive_search(
     search_space: Sequence[C],
@@ -100,3 +120,6 @@ def exhaustive_search(
         raise ValueError(f"no configuration ran; {config}: {kind.__name__}: {text}")
     best = min(successes, key=lambda found: found.mean_us)
     return TuningResult(best=best, successes=successes, failures=failures)
+
+
+__all__ = ["Measurement", "TuningResult", "exhaustive_search"]

@@ -1,0 +1,110 @@
+"""Where the kernels of a test suite run, and what they did there.
+
+Options:
+
+- ``--tessera-device cpu|emu``: where kernels on host arrays run; the CPU where it is left out.
+- ``--tessera-sanitize CHECKS``: what is looked for: ``all``, or for the emulator some of ``race``, ``init``, ``barrier``, ``flight``, ``bounds``.
+  The emulator looks for everything where it is left out; the CPU has all or nothing, and takes any for all.
+
+``@pytest.mark.tessera(device=..., sanitize=..., target=..., schedule=..., seed=...)`` says so for a test, a class or a module, and goes before the
+options. The fixture ``tessera_device`` gives the device's name; as a parameter (``tessera.testing.devices``) it chooses the device.
+
+At the end stands how many launches ran where. Installed packages register the plugin; elsewhere it is ``-p tessera.pytest_plugin``.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import importlib.util
+
+import pytest
+
+from . import _device
+
+_EMULATE = "tessera._pytest_emulate"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options."""
+    group = parser.getgroup("tessera")
+    group.addoption("--tessera-device", choices=("cpu", "emu"), default=None, help="where kernels on host arrays run")
+    group.addoption("--tessera-sanitize", metavar="CHECKS", default=None, help="what is looked for: all, or race,init,barrier,flight,bounds")
+
+
+class _Launches:
+    """Launches by place, and the tests that made them."""
+
+    def __init__(self):
+        self.count: collections.Counter[str] = collections.Counter()
+        self.tests: dict[str, set[str]] = collections.defaultdict(set)
+        self.now = ""
+
+    def __call__(self, place: str) -> None:
+        self.count[place] += 1
+        self.tests[place].add(self.now)
+
+
+_LAUNCHES = pytest.StashKey[_Launches]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the marker, and counts from now on."""
+    config.addinivalue_line("markers", "tessera(device, sanitize, target, schedule, seed, threads): where the kernels of a test run")
+    if importlib.util.find_spec(_EMULATE) is not None:
+        config.pluginmanager.import_plugin(_EMULATE)
+    launches = config.stash[_LAUNCHES] = _Launches()
+    _device.WATCHERS.append(launches)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Counts no more."""
+    launches = config.stash.get(_LAUNCHES, None)
+    if launches is not None:
+        _device.WATCHERS.remove(launches)
+
+
+def _host(request: pytest.FixtureRequest) -> _device.Host:
+    """Where a test's kernels run: its parameter, its markers, the options."""
+    chosen: dict = {}
+    for marker in reversed(list(request.node.iter_markers("tessera"))):
+        chosen.update(marker.kwargs)
+    option = request.config.getoption
+    asked = {"device": option("--tessera-device"), "sanitize": option("--tessera-sanitize")}
+    chosen = {name: value for name, value in asked.items() if value is not None} | chosen
+    params = getattr(request.node, "callspec", None)
+    if params is not None and "tessera_device" in params.params:
+        chosen["device"] = params.params["tessera_device"]
+    device = chosen.setdefault("device", "cpu")
+    if device == "emu":
+        chosen.setdefault("sanitize", "all")
+    elif chosen.get("sanitize"):
+        chosen["sanitize"] = "all"
+    known = {field.name for field in dataclasses.fields(_device.Host)}
+    for name in chosen:
+        if name not in known:
+            raise pytest.UsageError(f"the marker `tessera` has no `{name}`: it has {', '.join(sorted(known))}")
+    return _device.Host(**chosen)
+
+
+@pytest.fixture(autouse=True)
+def _tessera_place(request: pytest.FixtureRequest):
+    host = _host(request)
+    request.config.stash[_LAUNCHES].now = request.node.nodeid
+    with _device.instead(host):
+        yield host
+
+
+@pytest.fixture
+def tessera_device(_tessera_place) -> str:
+    """The name of the device on which the test's kernels run: ``cpu`` or ``emu``."""
+    return _tessera_place.device
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """How many launches ran where."""
+    launches = terminalreporter.config.stash[_LAUNCHES]
+    if launches.count:
+        terminalreporter.section("tessera")
+        for place, count in sorted(launches.count.items()):
+            terminalreporter.write_line(f"{place}: {count} launch{'es' if count != 1 else ''} in {len(launches.tests[place])} tests")

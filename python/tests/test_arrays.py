@@ -1,0 +1,280 @@
+"""Arrays of other libraries, as they lie in memory, on the CPU and in the emulator."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tessera
+import tessera.tile as ct
+
+PLACES = {"cpu": {}, "emu": {"sanitize": "all"}}
+
+
+@pytest.fixture(params=PLACES, autouse=True)
+def place(request):
+    with tessera.use(request.param, **PLACES[request.param]):
+        yield request.param
+
+
+@ct.kernel
+def copy(x, out, T: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(out, (i,), ct.load(x, (i,), (T,)).astype(out.dtype))
+
+
+@ct.kernel
+def copy_rows(x, out, T: ct.Constant[int]):
+    i, j = ct.bid(0), ct.bid(1)
+    ct.store(out, (i, j), ct.load(x, (i, j), (T, T)))
+
+
+def copied(x, out=None):
+    """A copy of an array, made by a kernel."""
+    out = np.zeros(np.shape(x), x.dtype) if out is None else out
+    kernel, grid = (copy, (ct.cdiv(out.shape[0], 16),)) if out.ndim == 1 else (copy_rows, tuple(ct.cdiv(n, 16) for n in out.shape))
+    ct.launch(None, grid, kernel, (x, out, 16))
+    return out
+
+
+def same(a, b) -> bool:
+    return np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+DTYPES = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64, np.float16, np.float32, np.float64, np.bool_]
+NARROW = [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e8m0fnu]
+
+
+@pytest.mark.parametrize("dtype", DTYPES + NARROW, ids=lambda dtype: np.dtype(dtype).name)
+def test_every_type(dtype):
+    x = np.random.default_rng(1).uniform(0, 2, 100).astype(np.float32).astype(dtype)
+    assert same(copied(x), x)
+
+
+def test_steps_views_and_transposes():
+    base = np.arange(200, dtype=np.float32)
+    out = np.zeros(300, np.float32)
+    copied(base[::2], out[::3])
+    assert same(out[::3], base[::2]) and not out.reshape(-1, 3)[:, 1:].any(), "what lies between the elements stays"
+    square = np.arange(60 * 50, dtype=np.float32).reshape(60, 50)
+    assert same(copied(square.T), square.T)
+    part = np.zeros((60, 50), np.float32)
+    copied(square[3:40, 5:], part[3:40, 5:])
+    part[3:40, 5:] -= square[3:40, 5:]
+    assert not part.any()
+
+
+def test_one_place_for_many_elements_may_be_read():
+    rows = np.broadcast_to(np.arange(50, dtype=np.float32), (60, 50))
+    assert same(copied(rows), rows)
+    windows = np.lib.stride_tricks.sliding_window_view(np.arange(60, dtype=np.float32), 20)
+    assert same(copied(windows), windows)
+
+
+def test_one_place_for_many_elements_is_not_written():
+    windows = np.lib.stride_tricks.as_strided(np.zeros(60, np.float32), (41, 20), (4, 4))
+    with pytest.raises(tessera.ArgumentError, match="share memory|overlap|the same"):
+        copied(np.ones((41, 20), np.float32), windows)
+
+
+def test_addresses_that_are_not_aligned(place):
+    for offset in (4, 1):
+        memory = np.zeros(400 + offset, np.uint8)
+        x = memory[offset:].view(np.float32)
+        x[:] = np.arange(100)
+        if offset == 1 and place == "emu":
+            with pytest.raises(tessera.SanitizerError, match="misaligned") as found:
+                copied(x)
+            assert found.value.findings
+        else:
+            assert same(copied(x), x)
+
+
+def test_no_elements_and_no_axes():
+    empty = np.zeros(0, np.float32)
+    ct.launch(None, (0,), copy, (empty, empty.copy(), 16))
+    ct.launch(None, (1,), copy, (empty, empty.copy(), 16))
+    assert copied(np.zeros((0, 5), np.float32)).shape == (0, 5)
+
+    @ct.kernel
+    def increment(x, out):
+        ct.store(out, (), ct.load(x, (), ()) + 1)
+
+    out = np.zeros((), np.float32)
+    ct.launch(None, (1,), increment, (np.array(3, np.float32), out))
+    assert out == 4
+
+
+def test_numbers_of_numpy():
+    @ct.kernel
+    def fill(out, a, b, c, T: ct.Constant[int]):
+        ct.store(out, (0,), ct.full((T,), a, dtype=ct.float32) + b + ct.where(c, 1.0, 0.0))
+
+    out = np.zeros(16, np.float32)
+    ct.launch(None, (1,), fill, (out, np.float32(2), np.int64(3), np.bool_(True), np.int32(16)))
+    assert (out == 6).all()
+
+
+def test_subclasses_and_files(tmp_path):
+    class Sub(np.ndarray):
+        pass
+
+    x = np.arange(100, dtype=np.float32).view(Sub)
+    file = np.memmap(tmp_path / "file", dtype=np.float32, mode="w+", shape=100)
+    assert same(copied(x, file), x)
+
+
+class Speaks:
+    """An object that speaks DLPack and nothing else."""
+
+    def __init__(self, array, **wrong):
+        self.array, self.wrong = array, wrong
+
+    def __dlpack__(self, **keywords):
+        return self.array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+class SpeaksOld(Speaks):
+    """The same before version 1."""
+
+    def __dlpack__(self):
+        return self.array.__dlpack__()
+
+
+@pytest.mark.parametrize("speaks", [Speaks, SpeaksOld])
+def test_dlpack(speaks):
+    x, out = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+    ct.launch(None, (7,), copy, (speaks(x), speaks(out), 16))
+    assert same(x, out)
+
+
+def test_jax_arrays_are_read_and_never_written():
+    jnp = pytest.importorskip("jax.numpy")
+    for dtype in ("float32", "bfloat16", "int32", "bool"):
+        x = jnp.arange(100).astype(dtype)
+        assert same(copied(x, np.zeros(100, x.dtype)), x)
+    with pytest.raises(tessera.ArgumentError, match="must not be written"):
+        copied(np.zeros(100, np.float32), Shaped(jnp.arange(100.0)))
+    x.delete()
+    with pytest.raises(tessera.ArgumentError, match="deleted"):
+        copied(x, np.zeros(100, bool))
+
+
+class Shaped(Speaks):
+    """A result that NumPy does not see."""
+
+    shape, ndim = (100,), 1
+
+    def __new__(cls, array):
+        return array
+
+
+def test_torch_tensors():
+    torch = pytest.importorskip("torch")
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.int64, torch.bool):
+        x = torch.arange(100).to(dtype)
+        out = torch.zeros(100, dtype=dtype)
+        ct.launch(None, (7,), copy, (x, out, 16))
+        assert torch.equal(out.float(), x.float())
+    square = torch.randn(40, 30, requires_grad=True)
+    out = torch.zeros(30, 40)
+    ct.launch(None, (2, 3), copy_rows, (square.t(), out, 16))
+    assert torch.equal(out, square.t())
+
+
+def test_arrays_that_share_memory():
+    memory = np.arange(110, dtype=np.float32)
+    with pytest.raises(tessera.ArgumentError, match="overlap"):
+        copied(memory[:100], memory[10:])
+    # Those that are only read may.
+    @ct.kernel
+    def add(x, y, out, T: ct.Constant[int]):
+        i = ct.bid(0)
+        ct.store(out, (i,), ct.load(x, (i,), (T,)) + ct.load(y, (i,), (T,)))
+
+    out = np.zeros(100, np.float32)
+    ct.launch(None, (7,), add, (memory[:100], memory[10:], out, 16))
+    assert same(out, memory[:100] + memory[10:])
+
+
+def test_read_only_arrays():
+    x = np.arange(100, dtype=np.float32)
+    x.flags.writeable = False
+    assert same(copied(x), x)
+    with pytest.raises(tessera.ArgumentError, match="`copy` writes `out`, and that array must not be written"):
+        copied(np.zeros(100, np.float32), x)
+
+
+class OnGpu:
+    __cuda_array_interface__ = {"shape": (100,), "typestr": "<f4", "data": (4096, False), "version": 3}
+
+
+class NoCapsule:
+    def __dlpack__(self, **_):
+        return 5
+
+
+class Fails:
+    def __dlpack__(self, **_):
+        raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: np.zeros(100, ">f4"), "byte order"),
+        (lambda: np.zeros(100, np.float32)[::-1], "backwards"),
+        (lambda: np.zeros(100, [("b", "i1"), ("a", "f4")])["a"], "whole elements"),
+        (lambda: np.zeros(100, np.complex64), "complex64"),
+        (lambda: np.zeros(100, np.longdouble), "no kernel takes"),
+        (lambda: np.array([None] * 100), "object"),
+        (lambda: np.array(["a"] * 100), "no kernel takes"),
+        (lambda: np.zeros(100, "M8[s]"), "datetime64"),
+        (lambda: np.zeros(100, [("a", "f4")]), "no kernel takes"),
+        (lambda: np.zeros(100, ml_dtypes.int4), "int4"),
+        (lambda: np.ma.zeros(100, np.float32), "masked"),
+        (lambda: [1, 2], r"`x\[0\]` is a `int`"),
+        (lambda: {}, "`x` is a `dict`"),
+        (lambda: b"text", "`x` is a `bytes`"),
+        (lambda: 1j, "`x` is a `complex`"),
+        (lambda: 1 << 70, "64 bits"),
+        (lambda: NoCapsule(), "no capsule"),
+        (lambda: Fails(), "not today"),
+        (lambda: OnGpu(), "copy some of them"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_no_array_for_kernels(make, says):
+    with pytest.raises(tessera.ArgumentError, match=says):
+        ct.launch(None, (7,), copy, (make(), np.zeros(100, np.float32), 16))
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda torch: torch.zeros(100, device="meta"), "`meta`"),
+        (lambda torch: torch.zeros(10, 10).to_sparse(), "layout"),
+        (lambda torch: torch.zeros(100, dtype=torch.complex64).conj(), "lazily"),
+        (lambda torch: torch.zeros(100, dtype=torch.complex64), "complex64"),
+        (lambda torch: freed(torch), "freed"),
+    ],
+    ids=["meta", "sparse", "conjugated", "complex", "freed"],
+)
+def test_tensors_that_have_no_memory_for_kernels(make, says):
+    torch = pytest.importorskip("torch")
+    with pytest.raises(tessera.ArgumentError, match=says):
+        ct.launch(None, (7,), copy, (make(torch), np.zeros(100, np.float32), 16))
+
+
+def freed(torch):
+    tensor = torch.zeros(100)
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
+def test_a_tensor_on_a_gpu_that_is_not_there(place):
+    with pytest.raises(tessera.DeviceError, match="GPU 0"):
+        ct.launch(None, (1,), copy, (OnGpu(), OnGpu(), 16))

@@ -1,0 +1,276 @@
+"""``tessera.testing`` and the pytest plugin: each can find what it looks for."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tessera
+import tessera.tile as ct
+from processes import python
+from tessera import testing
+
+A, B = testing.random((50, 70), seed=1), testing.random((70, 60), seed=2)
+PRODUCT = dict(reduction_length=70, magnitude=np.abs(A.astype(float)) @ np.abs(B.astype(float)))
+
+
+@ct.kernel
+def product(a, b, c, T: ct.Constant[int]):
+    i, j = ct.bid(0), ct.bid(1)
+    acc = ct.zeros((T, T), dtype=ct.float32)
+    for k in range(ct.num_tiles(a, 1, (T, T))):
+        x = ct.load(a, (i, k), (T, T), padding_mode=ct.PaddingMode.ZERO)
+        acc = ct.mma(x, ct.load(b, (k, j), (T, T), padding_mode=ct.PaddingMode.ZERO), acc)
+    ct.store(c, (i, j), acc.astype(c.dtype))
+
+
+# assert_close
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn"])
+def test_rounding_once_is_close_and_three_times_as_much_is_not(dtype):
+    want = np.random.default_rng(1).uniform(1, 2, 1000)
+    got = want.astype(testing._arrays.numpy_dtype(dtype))
+    assert 0 <= testing.assert_close(got, want) <= 1
+    u = testing.Model.of(dtype).u_out
+    with pytest.raises(AssertionError, match="of 1000 results"):
+        testing.assert_close(got, want * (1 + 12 * u))
+
+
+def test_sums_may_lose_what_their_length_and_their_terms_say():
+    got, want = (A @ B), A.astype(float) @ B
+    testing.assert_close(got, want, **PRODUCT)
+    wrong = got.copy()
+    wrong[3, 4] += 1e-3
+    with pytest.raises(AssertionError, match=r"1 of 3000 results .*\n.*the worst is \[3, 4\].*the first is \[3, 4\]"):
+        testing.assert_close(wrong, want, **PRODUCT)
+    narrow = (A.astype(np.float16).astype(float) @ B.astype(np.float16)).astype(np.float16)
+    testing.assert_close(narrow, A.astype(np.float16).astype(float) @ B.astype(np.float16), **PRODUCT)
+    bound = testing.tolerance(want, "bfloat16", **PRODUCT)
+    assert bound.shape == want.shape and np.allclose(bound, 2.0**-8 * np.abs(want), rtol=0.1, atol=1e-3)
+
+
+def test_whole_numbers_are_exact_and_shapes_are_theirs():
+    assert testing.assert_close(np.arange(10), np.arange(10)) == 0
+    for got, want in ((np.arange(10), np.arange(1, 11)), (np.arange(10), np.arange(9)), (np.array([True]), np.array([False]))):
+        with pytest.raises(AssertionError):
+            testing.assert_close(got, want)
+    assert testing.assert_close(np.zeros((0, 3)), np.zeros((0, 3))) == 0
+
+
+def test_what_is_no_number_or_infinite():
+    special = np.array([np.nan, np.inf, -np.inf, 1.0])
+    testing.assert_close(special.astype(np.float32), special)
+    for at in range(4):
+        wrong = special.astype(np.float32)
+        wrong[at] = 7.0
+        with pytest.raises(AssertionError):
+            testing.assert_close(wrong, special)
+        with pytest.raises(AssertionError):
+            testing.assert_close(special.astype(np.float32), np.where(np.arange(4) == at, 7.0, special))
+    # What a format cannot hold may be its largest number, or infinite.
+    for got in (65504.0, np.inf):
+        testing.assert_close(np.array([got], np.float16), np.array([1e6]))
+    with pytest.raises(AssertionError):
+        testing.assert_close(np.array([-np.inf], np.float16), np.array([1e6]))
+
+
+def test_arrays_of_other_libraries():
+    torch = pytest.importorskip("torch")
+    want = torch.linspace(1, 2, 100, dtype=torch.float64)
+    for dtype in (torch.float32, torch.bfloat16, torch.float8_e5m2):
+        testing.assert_close(want.to(dtype).requires_grad_(), want)
+        with pytest.raises(AssertionError):
+            testing.assert_close((want * 1.5).to(dtype), want)
+    assert testing._arrays.on_host(torch.ones(3, dtype=torch.bfloat16)).dtype == ml_dtypes.bfloat16
+
+
+# check
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_kernel_is_checked_in_both_places(dtype):
+    kind = testing._arrays.numpy_dtype(dtype)
+    c = np.zeros((50, 60), kind)
+    found = testing.check(product, (A.astype(kind), B.astype(kind), c, 16), reference=lambda a, b, c, t: a @ b, grid=(4, 4), **PRODUCT)
+    assert set(found.ratios) == {"cpu", "emu"} and found.worst <= 1
+    assert not c.any(), "arguments stay as they are"
+
+
+def test_a_wrong_kernel_is_found():
+    with pytest.raises(AssertionError, match="`c` of `product` on `cpu`"):
+        testing.check(product, (A, B, np.zeros((50, 60), np.float32), 16), reference=lambda a, b, *_: a @ b * 1.001, grid=(4, 4), **PRODUCT)
+    with pytest.raises(AssertionError, match="on `cpu`: .* of 3000"):
+        testing.check(product, (A, B, np.zeros((50, 60), np.float32), 16), reference=lambda a, b, *_: {"c": a @ b}, grid=(3, 4), **PRODUCT)
+
+
+def test_references_that_do_not_fit():
+    args = (A, B, np.zeros((50, 60), np.float32), 16)
+    with pytest.raises(tessera.ArgumentError, match="gives 2 results, and the kernel writes c"):
+        testing.check(product, args, reference=lambda a, b, *_: (a @ b, 1), grid=(4, 4), **PRODUCT)
+    with pytest.raises(tessera.ArgumentError, match="no parameter `d`"):
+        testing.check(product, args, reference=lambda a, b, *_: {"d": a @ b}, grid=(4, 4), **PRODUCT)
+    args[2][:] = A @ B  # What is there before is no matter.
+    testing.check(product, args, reference=lambda a, b, *_: a @ b, devices=("cpu",), grid=(4, 4), **PRODUCT)
+    testing.check(product, args, reference=lambda a, b, *_: a @ b, outputs=("c",), devices=("cpu",), grid=(4, 4), **PRODUCT)
+
+
+def test_races_are_found():
+    @ct.kernel
+    def races(x):
+        ct.store(x, (0,), ct.load(x, (0,), (16,)) + 1)
+
+    with pytest.raises(tessera.KernelFault):
+        testing.check(races, (np.zeros(16, np.float32),), reference=lambda x: x + 1, grid=4)
+
+
+# gradcheck
+
+
+def test_gradients():
+    x = testing.random((8, 16), seed=3)
+    softmax, backward = tessera.ops.softmax, lambda g, x: tessera.ops.softmax_backward(dy=g, y=tessera.ops.softmax(x))
+    assert testing.gradcheck(softmax, [x], backward=backward) <= 1
+    with pytest.raises(AssertionError, match="the gradient of input 0"):
+        testing.gradcheck(softmax, [x], backward=lambda g, x: backward(g, x) * np.float32(1.02))
+    wide = x.astype(np.float64)
+    assert testing.gradcheck(lambda a, b: a * b, [wide, wide + 1], backward=lambda g, a, b: (g * b, g * a)) <= 1
+    with pytest.raises(AssertionError, match="the gradient of input 1"):
+        testing.gradcheck(lambda a, b: a * b, [wide, wide + 1], backward=lambda g, a, b: (g * b, g * b))
+    with pytest.raises(TypeError, match="2 inputs"):
+        testing.gradcheck(lambda a, b: a * b, [wide, wide], backward=lambda g, a, b: g * b)
+
+
+def test_gradients_of_pytorch():
+    torch = pytest.importorskip("torch")
+    x = torch.randn(10, 10, dtype=torch.float64, requires_grad=True)
+    assert testing.gradcheck(lambda x: torch.sin(x) * x, [x]) <= 1
+
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return ctx.saved_tensors[0] * g
+
+    with pytest.raises(AssertionError):
+        testing.gradcheck(Wrong.apply, [x])
+    with pytest.raises(TypeError, match="requires_grad_"):
+        testing.gradcheck(torch.sin, [x.detach()])
+
+
+# Parameters
+
+
+@testing.shapes(7, (3, 5), ())
+@testing.dtypes("float32", "bf16")
+def test_parameters(shape, dtype):
+    x = testing.random(shape, dtype, seed=1)
+    assert x.shape == shape and x.dtype in (np.float32, ml_dtypes.bfloat16)
+    assert testing.random(shape, dtype, seed=1).tobytes() == x.tobytes()
+
+
+def test_random_elements():
+    assert set(np.unique(testing.random((1000,), "int8"))) == set(range(-8, 8))
+    assert testing.random((1000,), "uint8", low=3, high=5).min() == 3
+    assert testing.random((1000,), bool).dtype == np.bool_
+    uniform = testing.random((1000,), "float16", low=2, high=3)
+    assert 2 <= uniform.min() and uniform.max() <= 3
+
+
+# Times
+
+
+def test_times_are_those_of_the_call():
+    found = testing.measure(lambda: time.sleep(0.002), flush=False, warm=0, most=0.05)
+    assert 0.002 <= found.fastest <= found.median <= found.slowest and found.fastest <= found.mean <= found.slowest
+    assert found.samples >= 5 and found.margin >= 0
+    assert 2 <= testing.do_bench(lambda: time.sleep(0.002), warmup=1, rep=20, return_mode="min") < 20
+    low, high = testing.do_bench(lambda: None, warmup=1, rep=5, quantiles=(0.2, 0.8))
+    assert low <= high
+    with pytest.raises(ValueError, match="none of"):
+        testing.do_bench(lambda: None, warmup=1, rep=1, return_mode="fastest")
+
+
+def test_sweeps_write_the_files_that_are_compared_and_shown(tmp_path):
+    (tmp_path / "doubled.py").write_text(
+        "import cuda.tile as ct\n@ct.kernel\ndef doubled(x, out, T: ct.Constant[int]):\n"
+        "    i = ct.bid(0)\n    ct.store(out, (i,), ct.load(x, (i,), (T,)) * 2)\n"
+    )
+    arguments = {"x": "randn:f32[n]", "out": "empty:f32[n]", "T": 256}
+    found = testing.sweep(
+        f"{tmp_path}/doubled.py::doubled", out=tmp_path / "r.jsonl", arguments=arguments, sizes="n=1024,4096", grid="cdiv(n,256)", device="cpu"
+    )
+    assert sorted(row["size"]["n"] for row in found.rows) == [1024, 4096]
+    assert all(row["operator"] == "doubled" and 0 < row["median"] < 1 and row["interval"][0] <= row["median"] for row in found.rows)
+    assert "doubled" in found.text and "<td>n=1024</td>" in found._repr_html_()
+    assert testing.Results.read(found.path).rows == found.rows
+    assert json.loads(found.path.read_text().splitlines()[0])["kind"] == "session"
+    same, text = testing.compare(found, found)
+    assert same and "doubled" in text
+    assert "doubled" in testing.report(found, out=tmp_path / "r.md").read_text()
+    with pytest.raises(tessera.TesseraError, match="nowhere"):
+        testing.sweep("nowhere", out=tmp_path / "n.jsonl", device="cpu")
+    with pytest.raises(tessera.ArgumentError, match="no operator"):
+        testing.sweep(3, out=tmp_path / "n.jsonl")
+
+
+def test_a_kernel_of_a_program_is_swept_by_its_file():
+    assert testing._sweep._subject(product) == f"{__file__}::product"
+    assert testing._sweep._subject(tessera.ops.softmax) == "softmax"
+
+
+# The plugin
+
+SUITE = """
+import numpy as np, pytest, tessera, tessera.tile as ct
+from tessera import testing
+
+@ct.kernel
+def k(x):
+    ct.store(x, (0,), ct.load(x, (0,), (16,)) + 1)
+
+def launch(blocks=1):
+    ct.launch(None, (blocks,), k, (np.zeros(16, np.float32),))
+
+def test_plain(tessera_device):
+    launch()
+    print("plain on", tessera_device)
+
+@pytest.mark.tessera(device="emu", sanitize="init")
+def test_marked(tessera_device):
+    launch()
+    assert tessera_device == "emu"
+
+@testing.devices()
+def test_both(tessera_device):
+    launch()
+
+def test_races():
+    launch(blocks=4)
+"""
+
+
+def suite(tmp_path, *options: str):
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    return python("-m", "pytest", "-q", "-s", "-p", "tessera.pytest_plugin", *options, "test_suite.py", cwd=tmp_path)
+
+
+def test_the_plugin_counts_what_ran_where(tmp_path):
+    ran = suite(tmp_path)
+    assert "5 passed" in ran.stdout and "plain on cpu" in ran.stdout, ran.stdout + ran.stderr
+    assert "cpu: 3 launches in 3 tests\nemu, sanitize=all: 1 launch in 1 tests\nemu, sanitize=init: 1 launch in 1 tests\n" in ran.stdout
+
+
+def test_the_plugin_puts_a_suite_on_the_emulator(tmp_path):
+    ran = suite(tmp_path, "--tessera-device", "emu")
+    assert ran.returncode == 1 and "plain on emu" in ran.stdout
+    assert "1 failed, 4 passed" in ran.stdout and "test_races" in ran.stdout and "SanitizerError" in ran.stdout
+    assert "5 passed" in suite(tmp_path, "--tessera-device", "emu", "--tessera-sanitize", "init").stdout
+    assert "invalid choice" in suite(tmp_path, "--tessera-device", "gpu").stderr
