@@ -15,13 +15,14 @@ of the kernel's source, and raise :class:`tessera.SanitizerError`.
 from __future__ import annotations
 
 from ._arguments import TensorMap, Unwritten
-from ._machine import How, Launch, Machine, Scratch, explore, run
+from ._machine import HOW, How, Launch, Machine, Scratch, explore, run
 from ._numba import numba, prepare_numba
 from ._places import Frame
 from ._report import Exploration, Finding, Place, Report
-from ._triton import prepare_triton, tensor_descriptor, triton
+from ._triton import prepare_triton, split_how, tensor_descriptor, triton
 
 __all__ = [
+    "HOW",
     "Exploration",
     "Finding",
     "Frame",
@@ -38,6 +39,7 @@ __all__ = [
     "prepare_numba",
     "prepare_triton",
     "run",
+    "split_how",
     "tensor_descriptor",
     "triton",
 ]

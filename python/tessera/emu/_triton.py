@@ -128,10 +128,16 @@ def triton(kernel, grid, *args, target: str = "sm_90a", config=None, **keywords)
         ArgumentError: arguments that the kernel does not take.
         triton.CompilationError: what Triton refuses.
     """
-    inner, _ = _inner(kernel, config)
-    names = {param.name for param in inner.params}
-    how = {name: keywords.pop(name) for name in list(keywords) if name in HOW and name not in names}
+    how = split_how(kernel, keywords)
     return prepare_triton(kernel, grid, *args, target=target, config=config, **keywords).run(**how)
+
+
+def split_how(kernel, keywords: dict) -> dict:
+    """Takes the names of :class:`How` that are no parameters of the kernel out of its keywords."""
+    while hasattr(kernel, "fn") and not hasattr(kernel, "params"):
+        kernel = kernel.fn
+    names = {param.name for param in getattr(kernel, "params", ())}
+    return {name: keywords.pop(name) for name in list(keywords) if name in HOW and name not in names}
 
 
 def prepare_triton(kernel, grid, *args, target: str = "sm_90a", config=None, **keywords) -> Launch:
@@ -209,7 +215,7 @@ class _Compiled:
         try:
             bound, specialization, options = binder(*wrapped, **named)
             options, signature, constants, attributes = kernel._pack_args(backend, options, bound, specialization, options)
-        except (TypeError, KeyError, AssertionError) as error:
+        except (TypeError, KeyError, OverflowError, AssertionError) as error:
             raise errors.ArgumentError(f"`{kernel.__name__}`: {error.args[0] if error.args else error}") from error
         if kernel.is_gluon():
             from triton.experimental.gluon._runtime import GluonASTSource
