@@ -96,7 +96,7 @@ def install() -> None:
         sys.modules[f"cuda.tile.{name}"] = getattr(tile, name)
 
 
-from . import ops, tile  # noqa: E402  (they need what is above)
+from . import emu, ops, tile  # noqa: E402  (they need what is above)
 
 __all__ = [
     "ArgumentError",
@@ -113,6 +113,7 @@ __all__ = [
     "TileError",
     "doctor",
     "dtype",
+    "emu",
     "install",
     "kernel",
     "launch",

@@ -251,7 +251,15 @@ def test_numbers_have_the_parameters_type():
     body = "    ld.param.u64 %d0, [x];\n    ld.param.b32 %r0, [v];\n    st.global.u32 [%d0], %r0;"
     ptx = entry(".param .u64 x, .param .b32 v", body)
     out = np.zeros(1, np.uint32)
-    for given, bits in ((-1, 0xFFFFFFFF), (7, 7), (1.5, 0x3FC00000), (np.float32(1.5), 0x3FC00000), (np.float64(2), 0x40000000), (True, 1), (None, 0)):
+    for given, bits in (
+        (-1, 0xFFFFFFFF),
+        (7, 7),
+        (1.5, 0x3FC00000),
+        (np.float32(1.5), 0x3FC00000),
+        (np.float64(2), 0x40000000),
+        (True, 1),
+        (None, 0),
+    ):
         emu.run(ptx, 1, 1, (out, given))
         assert out[0] == bits, given
     with pytest.raises(tessera.ArgumentError, match="`v` has 4 bytes, and 4294967296 does not fit"):
@@ -280,7 +288,11 @@ wait:
     x, out = np.arange(96, dtype=np.float32).reshape(8, 12), np.zeros(1, np.float32)
     emu.run(ptx, 1, 1, (emu.TensorMap(x, tile=(4, 8)), out))
     assert out[0] == x[3, 5]
-    for given, text in (({"tile": (4, 300)}, "300"), ({"tile": (4, 8), "swizzle": 48}, "`48` is no swizzle"), ({"tile": (4, 8), "fill": "one"}, "fill='one'")):
+    for given, text in (
+        ({"tile": (4, 300)}, "300"),
+        ({"tile": (4, 8), "swizzle": 48}, "`48` is no swizzle"),
+        ({"tile": (4, 8), "fill": "one"}, "fill='one'"),
+    ):
         with pytest.raises(tessera.ArgumentError, match=text):
             emu.run(ptx, 1, 1, (emu.TensorMap(x, **given), out))
     with pytest.raises(tessera.ArgumentError, match="last axis is contiguous"):
@@ -288,7 +300,11 @@ wait:
 
 
 def test_clusters_are_launched():
-    body = "    ld.param.u64 %d0, [x];\n    mov.u32 %r0, %cluster_nctaid.x;\n    mov.u32 %r1, %ctaid.x;\n    mad.wide.u32 %d0, %r1, 4, %d0;\n    st.global.u32 [%d0], %r0;"
+    body = """    ld.param.u64 %d0, [x];
+    mov.u32 %r0, %cluster_nctaid.x;
+    mov.u32 %r1, %ctaid.x;
+    mad.wide.u32 %d0, %r1, 4, %d0;
+    st.global.u32 [%d0], %r0;"""
     x = np.zeros(4, np.int32)
     emu.run(entry(".param .u64 x", body), 4, 1, (x,), cluster=2)
     assert (x == 2).all()

@@ -2,7 +2,9 @@
 
 import collections
 import dataclasses
+import pathlib
 import re
+import runpy
 
 import numpy as np
 import pytest
@@ -96,7 +98,12 @@ def line_of(kernel):
 MISTAKES = {
     "add_without_a_mask": lambda: ((4,), (randn(1000), randn(1000), randn(1000), 1000), {"BLOCK": 256}, "out-of-bounds"),
     "transpose_by_the_wrong_stride": lambda: ((2, 2), (randn(40, 50), randn(50, 40), 40, 50), {"BM": 32, "BN": 32}, "out-of-bounds"),
-    "histogram_without_atomics": lambda: ((3,), (np.arange(600, dtype=np.int32) % 16, np.zeros(16, np.int32), 600), {"BINS": 16, "BLOCK": 256}, "race"),
+    "histogram_without_atomics": lambda: (
+        (3,),
+        (np.arange(600, dtype=np.int32) % 16, np.zeros(16, np.int32), 600),
+        {"BINS": 16, "BLOCK": 256},
+        "race",
+    ),
     "split_k_without_atomics": lambda: (
         (2,),
         (randn(16, 64, dtype=np.float16), randn(64, 16, dtype=np.float16, seed=1), np.zeros((16, 16), np.float32), 16, 16, 64),
@@ -209,3 +216,29 @@ def test_what_a_kernel_prints_and_asserts(capsys):
 def test_mistakes_of_a_call_are_told(call, text):
     with pytest.raises(tessera.ArgumentError, match=text):
         call(np.zeros(200, np.float32))
+
+
+def test_the_pages_example_says_what_the_page_says(tmp_path):
+    page = pathlib.Path(__file__).parents[2] / "docs" / "emulate-others.md"
+    if not page.exists():
+        pytest.skip("the pages are in the repository alone")
+    code, told = re.findall(r"```(?:python|text)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[:2]
+    file = tmp_path / "add.py"
+    file.write_text(code, encoding="utf-8")
+    with pytest.raises(tessera.SanitizerError) as caught:
+        runpy.run_path(str(file))
+    said = f"tessera.errors.SanitizerError: {str(caught.value).replace(str(file), 'add.py')}"
+    assert re.sub(r"PTX line \d+", "PTX line", said) == re.sub(r"PTX line \d+", "PTX line", told.strip())
+
+
+def test_tensors_of_pytorch_are_taken():
+    torch = pytest.importorskip("torch", reason="needs PyTorch", exc_type=ImportError)
+    x, out = torch.arange(100.0), torch.zeros(100)
+    emu.triton(triton_kernels.vector_add, (1,), x, x, emu.Unwritten(out), 100, BLOCK=128)
+    assert torch.equal(out, 2 * x)
+    a, b, c = torch.ones(64, 32, dtype=torch.float16), torch.ones(32, 64, dtype=torch.float16), torch.zeros(64, 64, dtype=torch.float16)
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    given = [TensorDescriptor.from_tensor(tensor, block) for tensor, block in ((a, [64, 32]), (b, [32, 64]), (c, [64, 64]))]
+    emu.triton(triton_kernels.descriptor_matmul, (1, 1), *given, 64, 64, 32, BM=64, BN=64, BK=32)
+    assert (c == 32).all()

@@ -7,9 +7,9 @@ what should be in it, and how far off an element may be.
 import ml_dtypes
 import numpy as np
 import triton
-import triton_kernels as kernels
 
 import tessera.emu as emu
+import triton_kernels as kernels
 
 CASES = []
 

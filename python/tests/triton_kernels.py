@@ -58,7 +58,9 @@ def batched_matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.
     total = tl.zeros((BM, BN), dtype=tl.float32)
     for k in range(0, K, BK):
         x = tl.load(a + batch * M * K + rows[:, None] * K + k + depth[None, :], mask=(rows[:, None] < M) & (k + depth[None, :] < K), other=0.0)
-        y = tl.load(b + batch * K * N + (k + depth)[:, None] * N + columns[None, :], mask=(k + depth[:, None] < K) & (columns[None, :] < N), other=0.0)
+        y = tl.load(
+            b + batch * K * N + (k + depth)[:, None] * N + columns[None, :], mask=(k + depth[:, None] < K) & (columns[None, :] < N), other=0.0
+        )
         total += tl.dot(x, y, input_precision="ieee")
     tl.store(c + batch * M * N + rows[:, None] * N + columns[None, :], total, mask=(rows[:, None] < M) & (columns[None, :] < N))
 

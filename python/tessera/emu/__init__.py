@@ -15,6 +15,7 @@ of the kernel's source, and raise :class:`tessera.SanitizerError`.
 from __future__ import annotations
 
 from ._arguments import TensorMap, Unwritten
+from ._cuda import compile_cuda
 from ._machine import HOW, How, Launch, Machine, Scratch, explore, run
 from ._numba import numba, prepare_numba
 from ._places import Frame
@@ -34,6 +35,7 @@ __all__ = [
     "Scratch",
     "TensorMap",
     "Unwritten",
+    "compile_cuda",
     "explore",
     "numba",
     "prepare_numba",

@@ -266,7 +266,9 @@ def _extents(what: str, value) -> tuple[int, int, int]:
     return (*axes, 1, 1)[:3]
 
 
-def run(ptx: str, grid, block, args: Sequence[Any] = (), *, entry: str | None = None, shared: int = 0, cluster=None, target: str | None = None, **how) -> Report:
+def run(
+    ptx: str, grid, block, args: Sequence[Any] = (), *, entry: str | None = None, shared: int = 0, cluster=None, target: str | None = None, **how
+) -> Report:
     """Runs a kernel of a PTX text on the emulator, and looks for mistakes.
 
     ::

@@ -69,11 +69,10 @@ def prepare_numba(kernel, grid, block, *args, target: str = "sm_90", shared: int
 def _flatten(name: str, value: Any, out: list):
     """The type that Numba has for a value; appends what the kernel's parameters get: of an array two handles that kernels do not use, its
     size, the size of an element, its address, and sizes and strides in bytes along each axis."""
+    import numba
     import numpy
     from numba import types
     from numba.np.numpy_support import as_dtype
-
-    import numba
 
     if isinstance(value, tuple):
         return types.BaseTuple.from_types([_flatten(f"{name}[{index}]", item, out) for index, item in enumerate(value)])

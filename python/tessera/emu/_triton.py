@@ -19,7 +19,22 @@ from ._report import Report
 #: The version whose insides are known.
 _VERSION = (3, 9)
 
-_FORMATS = {"i1": "?", "u1": "?", "i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I", "i64": "q", "u64": "Q", "fp16": "e", "fp32": "f", "f32": "f", "fp64": "d"}
+_FORMATS = {
+    "i1": "?",
+    "u1": "?",
+    "i8": "b",
+    "u8": "B",
+    "i16": "h",
+    "u16": "H",
+    "i32": "i",
+    "u32": "I",
+    "i64": "q",
+    "u64": "Q",
+    "fp16": "e",
+    "fp32": "f",
+    "f32": "f",
+    "fp64": "d",
+}
 
 #: What of the compiler's metadata a launch needs.
 _METADATA = ("name", "num_warps", "num_ctas", "shared", "global_scratch_size", "profile_scratch_size", "tensordesc_meta")
@@ -285,7 +300,9 @@ def _descriptor(name: str, value, meta: dict | None) -> list:
         parts = [array, *(struct.pack("<q", size) for size in value.shape), *strides]
         return [*parts, struct.pack("?", value.padding == "nan"), struct.pack("?", value.round_f32_to_tf32), *shape, *strides]
     if meta.get("is_im2col") or meta["fp4_padded"]:
-        raise errors.ArgumentError(f"`{name}`: descriptors of the im2col mode and of packed four-bit elements are not made here: use `tessera.emu.run`")
+        raise errors.ArgumentError(
+            f"`{name}`: descriptors of the im2col mode and of packed four-bit elements are not made here: use `tessera.emu.run`"
+        )
     width = meta["elem_size"]
     made = TensorMap(
         array,
