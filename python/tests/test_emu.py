@@ -87,6 +87,20 @@ def test_other_libraries_arrays_are_taken():
     assert np.array_equal(y, 2 * x)
 
 
+@pytest.mark.parametrize(("target", "device"), [("sm_52", "v100"), ("sm_80", "a100"), ("sm_87", "l40s"), ("sm_90a", "h200")])
+def test_a_module_runs_on_the_next_chip(target, device):
+    x, y = np.ones(64, np.float32), np.zeros(64, np.float32)
+    launch = emu.Launch(SCALE.replace("sm_90a", target), 1, 64, (x, y, 3.0, 64))
+    assert launch.machine().device in (device, "rtx4090")
+    launch.run()
+    assert (y == 3).all()
+
+
+def test_a_module_for_a_chip_that_there_is_not():
+    with pytest.raises(tessera.ArgumentError, match="`sm_120` is no device"):
+        emu.run(SCALE.replace("sm_90a", "sm_120"), 1, 64, (None, None, 1.0, 0))
+
+
 def test_a_finding_is_data_with_its_places():
     x, y = np.ones(100, np.float32), np.zeros(100, np.float32)
     with pytest.raises(tessera.SanitizerError) as caught:
@@ -321,6 +335,10 @@ def test_arrays_that_must_not_be_written_are_not():
     with pytest.raises(tessera.ArgumentError, match="the kernel writes `y`"):
         scaled(out, x, 64)
     assert x[1] == 1
+    body = "    ld.param.u64 %d0, [x];\n    ld.param.u64 %d1, [y];\n    st.global.u32 [%d0], 7;\n    st.global.u32 [%d1], 7;"
+    with pytest.raises(tessera.ArgumentError, match="the kernel writes `y`"):
+        emu.run(entry(".param .u64 x, .param .u64 y", body), 1, 1, (out, x))
+    assert out[0] == 0, "nothing is written where something is refused"
 
 
 @pytest.mark.parametrize(

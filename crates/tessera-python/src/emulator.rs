@@ -204,11 +204,25 @@ impl Loaded {
     }
 }
 
-/// An array: its address, bytes from the first element to behind the last, element type, shape, strides in elements.
+/// What there is to know of an array.
+#[pyclass(frozen, get_all)]
+pub(crate) struct Description {
+    address: u64,
+    /// Bytes from the first element to behind the last.
+    span: usize,
+    dtype: &'static str,
+    shape: Vec<usize>,
+    /// In elements.
+    strides: Vec<usize>,
+    readonly: bool,
+}
+
+/// Looks at an array of the host.
 #[pyfunction]
-pub(crate) fn describe(object: &Bound<'_, PyAny>, name: &str) -> PyResult<(u64, usize, &'static str, Vec<usize>, Vec<usize>)> {
+pub(crate) fn describe(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Description> {
     let given = on_host(object, name)?;
-    Ok((given.address, given.span(), dtype::name(given.dtype), given.shape, given.strides))
+    let (span, dtype) = (given.span(), dtype::name(given.dtype));
+    Ok(Description { address: given.address, span, dtype, shape: given.shape, strides: given.strides, readonly: given.readonly })
 }
 
 /// The 128 bytes of a tensor map: extents, tile and steps with the contiguous dimension first; strides of the others in bytes; `swizzle` 0, 32,

@@ -67,14 +67,15 @@ class TensorMap:
 
     def encode(self, memory: Memory, name: str) -> bytes:
         """Its 128 bytes."""
-        _, size, dtype, shape, strides = _native.describe(self.array, name)
+        found = _native.describe(self.array, name)
+        shape, strides = found.shape, found.strides
         if self.fill not in ("zero", "nan"):
             raise errors.ArgumentValueError(f"`{name}`: fill={self.fill!r}: `zero` or `nan`")
         if self.strides is None and strides and strides[-1] != 1 and shape[-1] > 1:
             raise errors.ArgumentError(f"`{name}`: a tensor map's last axis is contiguous, and the array's is not: pass a copy")
-        own = [stride * (size // _count(shape, strides)) for stride in strides[:-1]]
+        own = [stride * (found.span // _count(shape, strides)) for stride in strides[:-1]]
         return _native.tensor_map(
-            self.dtype or dtype,
+            self.dtype or found.dtype,
             memory.address(self.array, name),
             list(self.shape or shape)[::-1],
             list(own if self.strides is None else self.strides)[::-1],

@@ -16,7 +16,7 @@ from ._memory import Memory
 from ._places import Places
 from ._report import Exploration, Finding, Report
 
-_TARGET = re.compile(r"^\s*\.target\s+(sm_\w+)", re.MULTILINE)
+_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,8 @@ class Launch:
         entry: The kernel; may be left out where the module has one.
         shared: Bytes of dynamic shared memory.
         cluster: Blocks of a cluster, where the kernel does not say.
-        target: What is emulated: a product (``h200``) or a target (``sm_80``); what the PTX is made for where it is ``None``.
+        target: What is emulated: a product (``h200``) or a target (``sm_80``); where it is ``None``, what the PTX is made for, or the next
+            later chip.
         name: What reports call the kernel, where its entry has a name that nobody can read.
     """
 
@@ -238,12 +239,18 @@ def _text(ptx) -> str:
     return ptx
 
 
+#: Compute capabilities of the chips that are emulated.
+_CHIPS = (70, 75, 80, 86, 89, 90, 100)
+
+
 def _target(ptx) -> str:
-    """The target that a module is made for."""
+    """The target whose chip runs a module: that which it is made for, or the next one of which there is a chip."""
     found = _TARGET.search(_text(ptx))
     if found is None:
         raise errors.ArgumentError("the PTX has no `.target` line: pass the text of a whole module, or say `target`")
-    return found[1]
+    digits, kind = found[1], found[2]
+    later = [chip for chip in _CHIPS if chip >= int(digits)]
+    return f"sm_{later[0]}" if later and not kind else f"sm_{digits}{kind}"
 
 
 def _entry(loaded: _native.Loaded, entry: str | None) -> str:
@@ -285,7 +292,8 @@ def run(
         entry: The kernel; may be left out where the module has one.
         shared: Bytes of dynamic shared memory.
         cluster: Blocks of a cluster, where the kernel does not say.
-        target: What is emulated: a product (``h200``) or a target (``sm_80``); what the PTX is made for where it is ``None``.
+        target: What is emulated: a product (``h200``) or a target (``sm_80``); where it is ``None``, what the PTX is made for, or the next
+            later chip.
         how: ``sanitize``, ``schedule``, ``seed``, ``raise_on`` and the others of :class:`How`.
 
     Returns:

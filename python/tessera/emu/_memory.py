@@ -46,7 +46,7 @@ class Memory:
         Raises:
             ArgumentError: an object that is no array of the host, or one that lies partly in an array that is there.
         """
-        spans = [(item, *_native.describe(item.array, item.name)[:2]) for item in arrays]
+        spans = [(item, found.address, found.span) for item, found in ((item, _native.describe(item.array, item.name)) for item in arrays)]
         fresh: list[tuple[int, int]] = []
         for item, start, size in spans:
             if size and self._piece(start, size, item.name) is None:
@@ -79,13 +79,13 @@ class Memory:
 
     def address(self, array: Any, name: str) -> int:
         """Where an array's first element is."""
-        start, size = _native.describe(array, name)[:2]
-        if size == 0:
+        found = _native.describe(array, name)
+        if found.span == 0:
             if self._nothing is None:
                 self._nothing = self._machine.alloc(0)
             return self._nothing
-        piece = self._piece(start, size, name)
-        return piece.at + start - piece.start
+        piece = self._piece(found.address, found.span, name)
+        return piece.at + found.address - piece.start
 
     def own(self, content: bytes) -> int:
         """Memory of one launch that holds some bytes."""
@@ -116,10 +116,10 @@ class Memory:
         Raises:
             ArgumentError: an array that must not be written was written there.
         """
-        for piece in self._pieces:
-            for name, array, _ in piece.arrays:
-                start, _ = _native.describe(array, name)[:2]
-                self._machine.download(piece.at + start - piece.start, array, name)
+        staged = [(piece, item, _native.describe(item.array, item.name)) for piece in self._pieces for item in piece.arrays]
+        # What must not be written is looked at first, so that nothing is written where it is refused.
+        for piece, item, found in sorted(staged, key=lambda row: not row[2].readonly):
+            self._machine.download(piece.at + found.address - piece.start, item.array, item.name)
 
 
 def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

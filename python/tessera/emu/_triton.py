@@ -45,14 +45,16 @@ class _Pointer:
 
     def __init__(self, value: Any, name: str):
         self.value = value
-        self._address, _, dtype, self.shape, self._strides = _native.describe(value.array if isinstance(value, Unwritten) else value, name)
-        self.dtype = _ElementType(dtype)
+        found = _native.describe(value.array if isinstance(value, Unwritten) else value, name)
+        self.dtype = _ElementType(found.dtype)
+        self.shape = found.shape
+        self._found = found
 
     def data_ptr(self) -> int:
-        return self._address
+        return self._found.address
 
     def stride(self) -> tuple[int, ...]:
-        return tuple(self._strides)
+        return tuple(self._found.strides)
 
 
 class _Pointers:
