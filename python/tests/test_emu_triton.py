@@ -22,7 +22,7 @@ from triton_cases import CASES, randn  # noqa: E402
 
 TARGETS = ("sm_80", "sm_90a")
 #: Cases that one target alone can compile.
-ONLY = {"matmul_block_scaled": "sm_90a"}
+ONLY = {"matmul_block_scaled": "sm_90a", "matmul_by_a_cluster": "sm_90a", "matmul_by_warps_of_two_kinds": "sm_90a"}
 
 
 def prepared(case, target="sm_90a"):
@@ -242,3 +242,10 @@ def test_tensors_of_pytorch_are_taken():
     given = [TensorDescriptor.from_tensor(tensor, block) for tensor, block in ((a, [64, 32]), (b, [32, 64]), (c, [64, 64]))]
     emu.triton(triton_kernels.descriptor_matmul, (1, 1), *given, 64, 64, 32, BM=64, BN=64, BK=32)
     assert (c == 32).all()
+
+
+def test_clusters_and_warps_of_two_kinds_are_what_is_launched():
+    cluster, _ = prepared(triton_cases.matmul_by_a_cluster)
+    assert (cluster.grid, cluster.cluster) == ((2, 1, 1), (2, 1, 1))
+    two, _ = prepared(triton_cases.matmul_by_warps_of_two_kinds)
+    assert two.block == 384 and "setmaxnreg" in two.ptx

@@ -102,6 +102,25 @@ def matmul_by_descriptors():
     return kernels.descriptor_matmul, (1, 1), (*given, 64, 64, 96), tiles, [(out, expected, 0.03)]
 
 
+def of_descriptors(kernel, M, N, K, **keywords):
+    """A product by one program, whose tiles the copy engine moves."""
+    a, b = randn(M, K, dtype=np.float16), randn(K, N, dtype=np.float16, seed=1)
+    out = np.zeros((M, N), np.float16)
+    given = (emu.tensor_descriptor(a, [M, 64]), emu.tensor_descriptor(b, [64, N]), emu.tensor_descriptor(out, [M, N]))
+    expected = a.astype(np.float32) @ b.astype(np.float32)
+    return kernel, (1, 1), (*given, M, N, K), {"BM": M, "BN": N, "BK": 64, **keywords}, [(out, expected, 0.05)]
+
+
+@case
+def matmul_by_a_cluster():
+    return of_descriptors(kernels.descriptor_matmul, 128, 64, 128, num_ctas=2)
+
+
+@case
+def matmul_by_warps_of_two_kinds():
+    return of_descriptors(kernels.specialised_matmul, 64, 64, 256, num_warps=4)
+
+
 @case
 def descriptors_of_the_device():
     x = randn(40, 64)

@@ -14,7 +14,7 @@ use tessera::driver::{DevicePtr, Dim3, L2Promotion, OutOfBounds, Params, Swizzle
 use tessera::emu::{EmuError, EmuOptions, Emulator, LaunchOptions, Module, Suppressions, Walk};
 use tessera::types::{DType, TimeLimit};
 
-use crate::array::{Given, refuse};
+use crate::array::{Given, element_bytes, refuse};
 use crate::device::product;
 use crate::dtype;
 use crate::error::Failure;
@@ -135,10 +135,13 @@ impl Machine {
         }
         let mut there = vec![0; here.len()];
         self.emulator.read(DevicePtr(at), &mut there).map_err(wrong)?;
-        let width = crate::array::element_bytes(given.dtype);
-        let elements = here.chunks(width).zip(there.chunks(width)).enumerate();
-        for (index, (new, _)) in elements.filter(|(_, (new, old))| new != old) {
-            self.emulator.write(DevicePtr(at + (index * width) as u64), new).map_err(wrong)?;
+        // Element by element only where something differs.
+        let width = element_bytes(given.dtype);
+        let part = width << 10;
+        for (number, (new, old)) in here.chunks(part).zip(there.chunks(part)).enumerate().filter(|(_, (new, old))| new != old) {
+            for (index, (new, _)) in new.chunks(width).zip(old.chunks(width)).enumerate().filter(|(_, (new, old))| new != old) {
+                self.emulator.write(DevicePtr(at + (number * part + index * width) as u64), new).map_err(wrong)?;
+            }
         }
         Ok(())
     }
