@@ -51,10 +51,11 @@ class Memory:
         for item, start, size in spans:
             if size and self._piece(start, size, item.name) is None:
                 fresh.append((start, start + size))
-        for start, end in _merged(fresh):
+        made = _merged(fresh)
+        # In the order of the arguments, so that places on the machine do not hang on those of the host.
+        for start, end in sorted(made, key=lambda piece: next(at for at, own in enumerate(fresh) if piece[0] <= own[0] < piece[1])):
             before = start % _ALIGN
             self._pieces.append(_Piece(start, end, self._machine.alloc(before + end - start) + before))
-        made = {(start, end) for start, end in _merged(fresh)}
         # What is written goes last, so that it counts as that where it overlaps with what is not.
         for item, start, size in sorted(spans, key=lambda span: not span[0].unwritten):
             if size == 0:
