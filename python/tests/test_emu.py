@@ -341,6 +341,12 @@ def test_arrays_that_must_not_be_written_are_not():
     assert out[0] == 0, "nothing is written where something is refused"
 
 
+class OnGpu:
+    """As an array of CuPy's looks."""
+
+    __cuda_array_interface__ = {"shape": (64,), "typestr": "<f4", "data": (4096, False), "version": 3}
+
+
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
@@ -358,6 +364,7 @@ def test_arrays_that_must_not_be_written_are_not():
         (lambda x: emu.run(SCALE, 1, 64, (x, x, 1.0, 1), target="sm_12"), tessera.ArgumentError, "`sm_12` is no device"),
         (lambda x: emu.run(SCALE, 1, 64, (x, x, 1.0, 1), target="a100"), tessera.DeviceError, "the device is sm_80"),
         (lambda x: emu.run(SCALE, 1, 64, (object(), x, 1.0, 1)), tessera.ArgumentError, "`x` is a `object`"),
+        (lambda x: emu.run(SCALE, 1, 64, (OnGpu(), x, 1.0, 1)), tessera.ArgumentError, "`x` is on GPU 0"),
         (lambda x: emu.run(SCALE, 1, 64, (x[::-1], x, 1.0, 1)), tessera.ArgumentError, "run backwards"),
         (lambda x: emu.explore(SCALE, 1, 64, (x, x, 1.0, 1), schedules=()), tessera.ArgumentError, "a schedule and a seed"),
     ],
