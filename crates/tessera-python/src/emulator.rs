@@ -34,7 +34,7 @@ pub(crate) struct Loaded {
     text: String,
 }
 
-/// How a launch runs, see `tessera/emu/_how.py`.
+/// How a launch runs, see `tessera/emu/_machine.py`.
 #[derive(FromPyObject)]
 pub(crate) struct How {
     shared: u32,
@@ -168,6 +168,7 @@ impl Machine {
     }
 
     /// Runs a kernel; gives whether it came to its end, and its report as JSON.
+    #[expect(clippy::too_many_arguments, reason = "Python's call has them")]
     fn launch(
         &self,
         py: Python<'_>,
@@ -199,11 +200,6 @@ impl Loaded {
     fn parameters(&self, py: Python<'_>, entry: &str) -> PyResult<Vec<(String, &'static str, u32)>> {
         let found = py.detach(|| self.module.parameters(entry)).map_err(|error| raise(py, &error, &self.text))?;
         Ok(found.into_iter().map(|parameter| (parameter.name, parameter.ty, parameter.bytes)).collect())
-    }
-
-    /// Where a variable of the module is, if it has it.
-    fn variable(&self, name: &str) -> Option<u64> {
-        self.module.variable(name).map(|at| at.0)
     }
 }
 
