@@ -127,7 +127,7 @@ def install() -> None:
         sys.modules[f"cuda.tile.{name}"] = getattr(tile, name)
 
 
-from . import ops, tile  # noqa: E402  (they need what is above)
+from . import emu, ops, tile  # noqa: E402  (they need what is above)
 
 
 def __getattr__(name: str):
@@ -154,6 +154,7 @@ __all__ = [
     "TileError",
     "doctor",
     "dtype",
+    "emu",
     "errors",
     "install",
     "kernel",

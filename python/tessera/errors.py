@@ -95,9 +95,12 @@ class KernelFault(DeviceError):
 
 
 class SanitizerError(KernelFault):
-    """The emulator found mistakes: ``findings`` has one dictionary for each."""
+    """The emulator found mistakes: ``findings`` has one dictionary for each. Of ``tessera.emu`` it has the ``reports`` of all launches too, and
+    ``report`` where there was one."""
 
     findings: list = []
+    report = None
+    reports: tuple = ()
 
 
 class TesseraWarning(UserWarning):

@@ -2,6 +2,7 @@
 
 use tessera_driver::{Dim3, Params};
 use tessera_emu::{EmuOptions, Emulator, LaunchOptions};
+use tessera_types::element;
 
 const COUNT: usize = 1024;
 
@@ -300,6 +301,15 @@ fn single_precision() {
             let bits = a.to_bits();
             f32::from_bits(bits.wrapping_add(0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
         }),
+        // Between the halves without a rounding: to the nearest.
+        (
+            "cvt.rn.f16.f32 %n16, %a;\n    cvt.bf16.f16 %n16, %n16;\n    cvt.f16.bf16 %n16, %n16;\n    cvt.f32.f16 %x, %n16;",
+            |a, _, _| {
+                let held = element::f16_to_f32(element::f32_to_f16(a));
+                let rounded = element::bf16_to_f32(element::f32_to_bf16(held));
+                element::f16_to_f32(element::f32_to_f16(rounded))
+            },
+        ),
     ];
     let mut random = Random(3);
     for (instruction, op) in cases {

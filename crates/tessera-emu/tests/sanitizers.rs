@@ -1,7 +1,7 @@
 //! Each sanitizer on a kernel with the mistake and on the same kernel without it.
 
 use tessera_driver::{DevicePtr, Dim3, L2Promotion, OutOfBounds, Params, Swizzle, TensorMap, TensorMapSpec};
-use tessera_emu::{EmuError, EmuOptions, Emulator, FindingKind, LaunchOptions, Report, Sanitize, Schedule, driver};
+use tessera_emu::{Class, EmuError, EmuOptions, Emulator, FindingKind, LaunchOptions, Report, Sanitize, Schedule, driver};
 use tessera_types::{DType, TimeLimit};
 
 struct Case {
@@ -163,6 +163,23 @@ fn races_in_shared_memory() {
         "setp.eq.u32 %p, %t, 0;\n @%p st.shared.u32 [%base], 0;\n red.shared.add.u32 [%base], 1;",
         "setp.eq.u32 %p, %t, 0;\n @%p st.shared.u32 [%base], 0;\n bar.sync 0;\n red.shared.add.u32 [%base], 1;",
     );
+}
+
+/// Warps that store equal rows of a matrix differ from those that store different ones.
+#[test]
+fn equal_rows_of_matrices_are_formal() {
+    let store = |value: &str| {
+        format!(
+            "and.b32 %x, %t, 31;\n mad.lo.u32 %y, %x, 16, %base;\n mov.u32 %v, {value};\n \
+             stmatrix.sync.aligned.m8n8.x4.shared.b16 [%y], {{%v, %v, %v, %v}};"
+        )
+    };
+    let classes = |value: &str| {
+        let report = Case::new().run(&store(value), 1, 64).expect("a race does not end a launch");
+        report.findings.iter().map(|finding| (finding.kind, finding.class)).collect::<Vec<_>>()
+    };
+    assert_eq!(classes("%x"), [(FindingKind::Race, Class::Formal)]);
+    assert_eq!(classes("%t"), [(FindingKind::Race, Class::Wrong)]);
 }
 
 #[test]

@@ -70,6 +70,17 @@ pub(crate) fn cuda(py: Python<'_>, ordinal: u32) -> PyResult<DriverDevice> {
     Ok(device)
 }
 
+/// The product that a name means, or a target: `sm_90` and `sm_90a` are one chip. Of several products of a chip the last is taken.
+pub(crate) fn product(py: Python<'_>, name: &str) -> PyResult<&'static str> {
+    let plain = |name: &str| name.trim_end_matches(['a', 'f']).to_owned();
+    let chip = |product: &&Product| plain(product.arch.name()) == plain(name);
+    let found = Product::by_name(name).or_else(|| Product::ALL.iter().rfind(chip));
+    found.map(|product| product.name).ok_or_else(|| {
+        let products: Vec<&str> = Product::ALL.iter().map(|product| product.name).collect();
+        Failure::plain("argument", format!("`{name}` is no device: one of {}", products.join(", "))).raise(py)
+    })
+}
+
 impl Host {
     /// Where kernels on host arrays run.
     pub(crate) fn place(&self, py: Python<'_>) -> PyResult<Place> {
@@ -97,13 +108,7 @@ impl Host {
         }
         let mut options = EmuOptions { launch, ..EmuOptions::default() };
         if let Some(name) = &self.target {
-            let chip = |product: &&Product| product.arch.name().trim_end_matches(['a', 'f']) == name.trim_end_matches(['a', 'f']);
-            let found = Product::by_name(name).or_else(|| Product::ALL.iter().rfind(chip));
-            let product = found.ok_or_else(|| {
-                let known: Vec<&str> = Product::ALL.iter().map(|product| product.name).collect();
-                refuse(format!("`{name}` is no device: one of {}", known.join(", ")))
-            })?;
-            options.device = product.name.to_owned();
+            options.device = product(py, name)?.to_owned();
         }
         let (device, console) = Device::watched_emulator(&options).map_err(|error| fail(error.to_string()))?;
         let device = device.driver().cloned().ok_or_else(|| fail("the emulator has no driver".to_owned()))?;

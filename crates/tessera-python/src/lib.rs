@@ -8,6 +8,7 @@ mod device;
 mod dlpack;
 mod dtype;
 mod emit;
+mod emulator;
 mod error;
 mod finding;
 mod kernel;
@@ -27,6 +28,8 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use super::command::command;
+    #[pymodule_export]
+    use super::emulator::{Loaded, Machine, describe, tensor_map};
     #[pymodule_export]
     use super::kernel::{Kernel, builtins, set_compiler_timeout};
     #[pymodule_export]

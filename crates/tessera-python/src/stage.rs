@@ -33,7 +33,7 @@ pub(crate) struct Stage {
 ///
 /// # Safety
 /// The range is readable while the slice lives.
-unsafe fn bytes<'a>(start: u64, end: u64) -> &'a [u8] {
+pub(crate) unsafe fn bytes<'a>(start: u64, end: u64) -> &'a [u8] {
     if start == end {
         return &[];
     }

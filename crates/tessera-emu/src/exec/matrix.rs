@@ -66,7 +66,7 @@ impl Cluster<'_> {
         match op {
             Op::LoadMatrix { to, addr, transpose } => {
                 self.advise_rows(warp, *addr, to.len(), pc);
-                let Some(rows) = self.matrix_rows(warp, *addr, to.len(), pc, false)? else {
+                let Some(rows) = self.matrix_rows(warp, *addr, to.len(), pc, None)? else {
                     to.iter().for_each(|to| (0..LANES).for_each(|lane| warp.set(*to, lane, 0)));
                     return Ok(());
                 };
@@ -82,19 +82,20 @@ impl Cluster<'_> {
             Op::StoreMatrix { from, addr, transpose } => {
                 self.progress += 1;
                 self.advise_rows(warp, *addr, from.len(), pc);
-                let Some(rows) = self.matrix_rows(warp, *addr, from.len(), pc, true)? else { return Ok(()) };
+                let content = rows_of(warp, from, *transpose);
+                let Some(rows) = self.matrix_rows(warp, *addr, from.len(), pc, Some(&content))? else { return Ok(()) };
+                for (&(rank, offset), content) in rows.iter().zip(&content) {
+                    self.blocks[rank].shared[offset as usize..][..16].copy_from_slice(content);
+                }
                 for (matrix, from) in from.iter().enumerate() {
                     let origin = self.origin_of_any(warp, pc, &[*from]);
                     for lane in 0..LANES {
                         let undefined = warp.undefined.as_ref().map_or(0, |undefined| undefined.bits(from.slot, false, lane));
-                        let value = warp.value(*from, lane);
                         for half in 0..2 {
                             let (row, column) = element(*transpose, lane, half);
                             let (rank, offset) = rows[8 * matrix + row];
-                            let at = offset as usize + 2 * column;
-                            let [value, undefined] = [value, undefined].map(|word| ((word >> (16 * half)) as u16).to_le_bytes());
-                            self.blocks[rank].shared[at..at + 2].copy_from_slice(&value);
-                            self.blocks[rank].undefined.store(at, &undefined, |_| origin);
+                            let bits = ((undefined >> (16 * half)) as u16).to_le_bytes();
+                            self.blocks[rank].undefined.store(offset as usize + 2 * column, &bits, |_| origin);
                         }
                     }
                 }
@@ -128,14 +129,15 @@ impl Cluster<'_> {
         Ok(())
     }
 
-    /// The row addresses of a matrix access: lane 8i + r has row r of matrix i. None where one lies outside and is let pass.
+    /// The row addresses of a matrix access: lane 8i + r has row r of matrix i; of a store with what it writes there. None where one lies
+    /// outside and is let pass.
     fn matrix_rows(
         &mut self,
         warp: &mut Warp,
         addr: Addr,
         matrices: usize,
         pc: u32,
-        write: bool,
+        content: Option<&[[u8; 16]]>,
     ) -> Result<Option<Vec<(usize, u32)>>, Fault> {
         let at = addresses(warp, addr);
         let mut rows = Vec::with_capacity(8 * matrices);
@@ -150,8 +152,9 @@ impl Cluster<'_> {
             match target {
                 Target::Shared { rank, offset } => {
                     if self.sanitizer.is_some() {
-                        let kind =
-                            Kind { write, atomic: false, updates: false, same: false, order: Order::Weak, scope: Scope::Cta };
+                        let held = &self.blocks[rank].shared[offset as usize..][..16];
+                        let same = content.is_some_and(|content| content[lane] == held);
+                        let kind = Kind { same, ..Kind::plain(content.is_some(), Order::Weak, Scope::Cta) };
                         self.observe(warp, Target::Shared { rank, offset }, 16, lane, kind, pc);
                     }
                     rows.push((rank, offset));
@@ -161,6 +164,22 @@ impl Cluster<'_> {
         }
         Ok(Some(rows).filter(|rows| rows.len() == 8 * matrices))
     }
+}
+
+/// The rows that a store of 8 x 8 matrices writes, eight a register.
+fn rows_of(warp: &Warp, from: &[Reg], transpose: bool) -> Vec<[u8; 16]> {
+    let mut rows = vec![[0; 16]; 8 * from.len()];
+    for (matrix, from) in from.iter().enumerate() {
+        for lane in 0..LANES {
+            let value = warp.value(*from, lane);
+            for half in 0..2 {
+                let (row, column) = element(transpose, lane, half);
+                let bytes = ((value >> (16 * half)) as u16).to_le_bytes();
+                rows[8 * matrix + row][2 * column..2 * column + 2].copy_from_slice(&bytes);
+            }
+        }
+    }
+    rows
 }
 
 /// Row and column of one of a lane's two elements of an 8 x 8 matrix.

@@ -96,11 +96,13 @@ super::rows! {
         "cvt.IRND?.sat?.f64.f64" "d:t0 a" 1 0 Sm 20
         "cvt.IRND?.sat?.f16.f16" "d:t0 a" 1 0 Sm 20
         "cvt.RND.bf16.(INT|u8|s8|f16|f64)" "d:t0 a:t~" 7 8 Sm 90
+        "cvt.bf16.f16" "d:t0 a" 7 8 Sm 90
         "cvt.(rm|rp).bf16.f32" "d:t0 a" 7 8 Sm 80
         "cvt.(rn|rz).relu?.satfinite?.bf16.f32" "d:t0 a" 7 0 Sm 80
         "cvt.IRND?.bf16.bf16" "d:t0 a" 7 8 Sm 90
         "cvt.IRND.(INT|u8|s8).bf16" "d:t0~ a" 7 8 Sm 90
         "cvt.RND.f16.bf16" "d:t0 a" 7 8 Sm 90
+        "cvt.f16.bf16" "d:t0 a" 7 8 Sm 90
         "cvt.f32.bf16" "d:t0 a" 7 1 Sm 80
         "cvt.f64.bf16" "d:t0 a" 7 8 Sm 90
         "cvt.(rn|rz).relu?.satfinite?.f16.f32" "d:t0 a" 7 0 Sm 80
