@@ -124,8 +124,13 @@ mod tests {
         let weight = Outline { name: "weight", dtype: DType::F16, shape: &weight };
         let call = OutlineCall { arrays: vec![x, weight], scalars: vec![("stride", 2.0)], ..OutlineCall::default() };
         assert_eq!(gives("conv2d", &call), "y: f16 [2, 4, 4, 3]");
-        let call = OutlineCall { result: Some(DType::F32), ..call };
-        assert_eq!(gives("conv2d", &call), "y: f32 [2, 4, 4, 3]");
+        let square = |name| Outline { name, dtype: DType::BF16, shape: &[4, 4] };
+        let call = OutlineCall { arrays: vec![square("A"), square("B")], ..OutlineCall::default() };
+        assert_eq!(gives("gemm", &call), "C: f32 [4, 4]");
+        let call = OutlineCall { result: Some(DType::BF16), ..call };
+        assert_eq!(gives("gemm", &call), "C: bf16 [4, 4]");
+        let call = OutlineCall { result: Some(DType::F64), ..call };
+        assert_eq!(gives("gemm", &call), "`C` holds `f64`, and gemm of `bf16` gives `f32`");
         let rows = Outline { name: "x", dtype: DType::BF16, shape: &[5, 100] };
         let call = OutlineCall { arrays: vec![rows], ..OutlineCall::default() };
         assert!(gives("top_k", &call).contains("`values` is not given, and nothing else says how large it is"));

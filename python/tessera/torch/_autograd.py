@@ -39,7 +39,6 @@ def _remember(entry: Entry, ctx, inputs: tuple, output, keywords: dict) -> None:
     # An axis that the gradient alone has is one of the input whose gradient has it.
     axes = axes_of(entry.signatures[variant]["inputs"], given)
     ctx.extents = {axis: axes[axis] if several else axes[axis][0] for axis, several in other.sizes.items()}
-    ctx.dtypes = {name: tensor.dtype for name, tensor in given.items() if tensor is not None}
 
 
 def _backward(entry: Entry, ctx, gradients: tuple):
@@ -47,8 +46,7 @@ def _backward(entry: Entry, ctx, gradients: tuple):
     values = dict(zip(ctx.kept, ctx.saved_tensors, strict=True))
     for name, gradient in zip(entry.outputs, gradients, strict=True):
         if f"d{name}" in other.inputs:
-            # Where the result's type was chosen, its gradient is in another one than the inputs.
-            values[f"d{name}"] = gradient.to(ctx.dtypes[entry.inputs[0]]).contiguous() if entry.has_types else gradient.contiguous()
+            values[f"d{name}"] = gradient.contiguous()
     for at, name in enumerate(entry.tensors):
         if ctx.needs_input_grad[at] and f"d{name}" not in other.outputs:
             raise errors.ArgumentError(f"`tessera::{entry.name}` has no gradient of `{name}`: pass `{name}.detach()`")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from .. import _native, errors, ops
 from ._declared import Entry
@@ -45,6 +46,9 @@ def parts(entry: Entry, args: tuple, keywords: dict[str, Any]) -> tuple[dict[str
 
 
 def _run(entry: Entry, args: tuple, keywords: dict[str, Any]):
+    # PyTorch drops the tangents of operators that are not its own, without a word.
+    if forward_ad._current_level >= 0:
+        raise errors.ArgumentError(f"`tessera::{entry.name}` has no forward-mode gradient: use `torch.autograd.grad`, or call it outside of `jvp`")
     variant = variant_of(entry, keywords)
     tensors, numbers, sizes = parts(entry, args, keywords)
     dtype = keywords.get("dtype")

@@ -19,7 +19,10 @@ def add_vmap(entry: Entry, made: torch.library.CustomOpDef) -> None:
     def rule(info, in_dims, *args, **keywords):
         variant = variant_of(entry, keywords)
         mapped = {at for at in range(len(args)) if in_dims[at] is not None}
-        opened = {at for at, (_, axes) in enumerate(entry.signatures[variant]["inputs"]) if axes and axes[0].startswith("..")}
+        own = entry.signatures[variant]
+        axes = dict([*own["outputs"], *own["inputs"]])
+        opened = {at for at, name in enumerate(entry.tensors[: len(args)]) if axes[name] and axes[name][0].startswith("..")}
+        opened -= {at for at in opened if args[at] is None}
         if entry.is_rowwise[variant] and mapped <= opened:
             moved = list(args)
             for at in opened:

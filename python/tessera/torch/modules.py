@@ -31,6 +31,11 @@ def _rows(x: Tensor, shape: tuple[int, ...], module: torch.nn.Module) -> Tensor:
     return x if len(shape) == 1 else x.flatten(x.dim() - len(shape))
 
 
+def _flat(parameter: Tensor | None, rows: Tensor, absent: float) -> Tensor:
+    """A parameter as one axis, in the type of the rows, which is another one under ``torch.autocast``."""
+    return rows.new_full((rows.shape[-1],), absent) if parameter is None else parameter.flatten().to(rows.dtype)
+
+
 class RMSNorm(torch.nn.RMSNorm):
     """Root-mean-square normalisation over the last axes, ``[..., *normalized_shape]`` to the same shape.
 
@@ -43,7 +48,7 @@ class RMSNorm(torch.nn.RMSNorm):
     def forward(self, x: Tensor) -> Tensor:
         """Normalises."""
         rows = _rows(x, self.normalized_shape, self)
-        weight = rows.new_ones(rows.shape[-1]) if self.weight is None else self.weight.flatten()
+        weight = _flat(self.weight, rows, 1.0)
         eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
         return functional.rms_norm(rows, weight, eps=eps).view(x.shape)
 
@@ -58,8 +63,8 @@ class LayerNorm(torch.nn.LayerNorm):
     def forward(self, input: Tensor) -> Tensor:
         """Normalises."""
         rows = _rows(input, self.normalized_shape, self)
-        weight = rows.new_ones(rows.shape[-1]) if self.weight is None else self.weight.flatten()
-        bias = rows.new_zeros(rows.shape[-1]) if self.bias is None else self.bias.flatten()
+        weight = _flat(self.weight, rows, 1.0)
+        bias = _flat(self.bias, rows, 0.0)
         return functional.layer_norm(rows, weight, bias, eps=self.eps).view(input.shape)
 
 
@@ -82,7 +87,7 @@ class GELU(torch.nn.GELU):
 class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
     """Cross-entropy of logits ``[classes]``, ``[batch, classes]`` or ``[batch, classes, ...]`` and class numbers of the same shape without the classes.
 
-    Rows of the number ``ignore_index`` count for nothing. The loss is a number, or one for each row with ``reduction="none"``.
+    Rows of the number ``ignore_index`` count for nothing; numbers are not compared with how many classes there are. The loss is a number, or one for each row with ``reduction="none"``.
 
     Raises:
         ArgumentError: weights of classes, label smoothing, or targets that are probabilities: ``torch.nn.CrossEntropyLoss`` has these.
