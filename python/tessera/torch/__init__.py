@@ -27,7 +27,7 @@ for _entry in ENTRIES.values():
     _made = registered(_entry)
     if _entry.gradient is not None:
         add_gradient(_entry, _made)
-    if not _entry.updated and _entry.inputs:
+    if _entry.inputs and not _entry.updated:
         add_vmap(_entry, _made)
 
 __all__ = [

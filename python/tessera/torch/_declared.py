@@ -19,7 +19,7 @@ from typing import Any
 
 from .. import _native
 
-#: Operators whose results are of one of several types that one type of input can have.
+#: What stands in a precision before the type of the result, where one type of inputs can give several.
 _ARROW = "->"
 
 
@@ -83,7 +83,7 @@ class Entry:
             keywords.append("str variant" if self.default is None else f'str variant="{self.default}"')
         keywords += [f"float? {name}=None" for name in self.scalars]
         keywords += [f"SymInt[] {axis}" if several else f"SymInt {axis}" for axis, several in self.sizes.items()]
-        if not self.inputs:
+        if not self.tensors:
             keywords += ["ScalarType dtype", "Device? device=None"]
         elif self.has_types:
             keywords.append("ScalarType? dtype=None")
