@@ -21,6 +21,7 @@ use tessera_runtime::{CompileOptions, Device, KernelError, Lock, PreparedLaunch,
 use tessera_types::{DType, Policy, Storage};
 
 use crate::operator::{Argument, Machine, Operator, Plan, Role};
+use crate::problem::Problem;
 use crate::signature::{Operand, Signature, Sizes};
 use crate::tuned::{PlanError, Planned};
 
@@ -224,6 +225,13 @@ pub struct OutputArray {
 }
 
 impl OutputArray {
+    /// A result of a plan, for sizes that are known.
+    pub(crate) fn of(operand: Operand, plan: &Plan, sizes: &Sizes) -> OutputArray {
+        let name = operand.name();
+        let position = plan.tensors.iter().position(|spec| spec.name == name).expect("a signature names tensors of its plan");
+        OutputArray { name, dtype: plan.tensors[position].dtype, shape: operand.shape(sizes), given: None, position }
+    }
+
     /// The array that was given, else a new one of zeros.
     fn array(&self, device: &Device) -> Result<Tensor, CallError> {
         match &self.given {
@@ -255,21 +263,16 @@ impl Operator {
     /// Where the first array holds another type than the policy stores, too.
     pub fn resolve_in(&'static self, call: &Call<'_>, policy: Option<Policy>) -> Result<Resolved, CallError> {
         let (variant, signature) = self.signature(call.variant)?;
-        self.refuse_unknown(call, variant, &signature)?;
+        let names: Vec<&str> = call.tensors.iter().map(|(name, _)| *name).collect();
+        self.refuse_unknown(&names, &call.scalars, variant, &signature)?;
+        self.refuse_absent(&names, &call.scalars, variant, &signature)?;
         let find = |operand: Operand| call.tensors.iter().find(|(name, _)| *name == operand.name()).map(|(_, tensor)| tensor);
         let given: Vec<(Operand, &Tensor)> = signature.arrays().filter_map(|operand| Some((operand, find(operand)?))).collect();
         // What has a type of its own does not say what the others hold.
         let says_type = |(operand, _): &&(Operand, &Tensor)| !signature.types.iter().any(|(name, _)| *name == operand.name());
         let (first, one) = *given.iter().find(says_type).unwrap_or(&given[0]);
         for &(operand, tensor) in &given {
-            let own = signature.own_type(operand.name(), one.dtype());
-            if let Some(wanted) = own.filter(|wanted| *wanted != tensor.dtype()) {
-                return Err(CallError::OwnType { operator: self.name, name: operand.name(), found: tensor.dtype(), wanted });
-            }
-            if own.is_none() && tensor.dtype() != one.dtype() && !signature.outputs.contains(&operand) {
-                let arrays = [(first.name(), one.dtype()), (operand.name(), tensor.dtype())];
-                return Err(CallError::Types { operator: self.name, arrays });
-            }
+            self.refuse_type(&signature, (first, one.dtype()), (operand, tensor.dtype()))?;
             if !same_device(&one.device(), &tensor.device()) {
                 let arrays = [(first.name(), one.device().to_string()), (operand.name(), tensor.device().to_string())];
                 return Err(CallError::Devices { arrays: Box::new(arrays) });
@@ -277,18 +280,9 @@ impl Operator {
         }
         let mut sizes = Sizes::new(variant, one.dtype());
         given.iter().try_for_each(|(operand, tensor)| sizes.bind(*operand, tensor.shape()))?;
-        let mut problem = (self.calls.problem)(&sizes).map_err(PlanError::from)?;
+        let problem = self.problem_of(&signature, &mut sizes, &call.scalars)?;
         let named = |name: &str| given.iter().find(|(operand, _)| operand.name() == name).map(|(_, tensor)| *tensor);
         signature.refuse_values(&call.scalars, named)?;
-        // Numbers of the problem have a part in its plan; others are arguments of its launches alone.
-        for &own in self.numbers {
-            if let Some((_, value)) = call.scalars.iter().find(|(name, _)| *name == own.0) {
-                problem = problem.with_number(own, *value);
-            }
-        }
-        for (axis, extent) in signature.follows {
-            sizes.follow(axis, extent(&problem).map_err(PlanError::from)?)?;
-        }
         let device = one.device();
         let wanted = signature.outputs.first().and_then(|output| find(*output)).map(Tensor::dtype);
         let policy = match policy {
@@ -298,18 +292,15 @@ impl Operator {
         };
         let lock = call.lock.as_deref().map(|lock| (lock, Site::Device(&device)));
         let Planned { mut plan, tuned } = self.plan_with(&problem, policy, Machine::of(&device), lock)?;
-        for (name, value) in call.scalars.iter().filter(|(name, _)| !self.numbers.iter().any(|(own, _)| own == name)) {
-            set_scalar(&mut plan, name, *value)?;
-        }
+        self.set_scalars(&mut plan, &call.scalars)?;
         let result = |operand: &Operand| {
-            let (name, given) = (operand.name(), find(*operand).cloned());
-            let position = plan.tensors.iter().position(|spec| spec.name == name).expect("a signature names tensors of its plan");
-            let wanted = plan.tensors[position].dtype;
-            match given.as_ref().map(Tensor::dtype).filter(|found| *found != wanted) {
+            let output = OutputArray { given: find(*operand).cloned(), ..OutputArray::of(*operand, &plan, &sizes) };
+            match output.given.as_ref().map(Tensor::dtype).filter(|found| *found != output.dtype) {
                 Some(found) => {
+                    let OutputArray { name, dtype: wanted, .. } = output;
                     Err(CallError::OutputType { operator: self.name, output: name, found, wanted, input: one.dtype() })
                 }
-                None => Ok(OutputArray { name, dtype: wanted, shape: operand.shape(&sizes), given, position }),
+                None => Ok(output),
             }
         };
         let outputs = signature.outputs.iter().map(result).collect::<Result<Vec<_>, _>>()?;
@@ -323,8 +314,52 @@ impl Operator {
         Ok(Resolved { operator: self, plan, given, outputs, device, lock: call.lock.clone(), tuned })
     }
 
-    /// Refuses arguments that the variant does not take, and asks for those that it needs.
-    fn refuse_unknown(&self, call: &Call<'_>, variant: &str, signature: &Signature) -> Result<(), CallError> {
+    /// The problem of the sizes that a call's arrays say, with its numbers; axes that follow from it are bound.
+    pub(crate) fn problem_of(
+        &self,
+        signature: &Signature,
+        sizes: &mut Sizes,
+        scalars: &[(&str, f64)],
+    ) -> Result<Problem, CallError> {
+        let mut problem = (self.calls.problem)(sizes).map_err(PlanError::from)?;
+        // Numbers of the problem have a part in its plan; others are arguments of its launches alone.
+        for &own in self.numbers {
+            if let Some((_, value)) = scalars.iter().find(|(name, _)| *name == own.0) {
+                problem = problem.with_number(own, *value);
+            }
+        }
+        for (axis, extent) in signature.follows {
+            sizes.follow(axis, extent(&problem).map_err(PlanError::from)?)?;
+        }
+        Ok(problem)
+    }
+
+    /// Gives the numbers of a plan's launches the values of a call.
+    pub(crate) fn set_scalars(&self, plan: &mut Plan, scalars: &[(&str, f64)]) -> Result<(), CallError> {
+        let of_launches = scalars.iter().filter(|(name, _)| !self.numbers.iter().any(|(own, _)| own == name));
+        of_launches.into_iter().try_for_each(|(name, value)| set_scalar(plan, name, *value))
+    }
+
+    /// Refuses an array that holds neither the first one's type nor its own.
+    pub(crate) fn refuse_type(
+        &self,
+        signature: &Signature,
+        (first, dtype): (Operand, DType),
+        (operand, found): (Operand, DType),
+    ) -> Result<(), CallError> {
+        let own = signature.own_type(operand.name(), dtype);
+        if let Some(wanted) = own.filter(|wanted| *wanted != found) {
+            return Err(CallError::OwnType { operator: self.name, name: operand.name(), found, wanted });
+        }
+        if own.is_none() && found != dtype && !signature.outputs.contains(&operand) {
+            let arrays = [(first.name(), dtype), (operand.name(), found)];
+            return Err(CallError::Types { operator: self.name, arrays });
+        }
+        Ok(())
+    }
+
+    /// What is wrong with an argument of a variant.
+    pub(crate) fn wrong(&self, variant: &str, signature: &Signature, name: &str, what: &'static str) -> CallError {
         let inputs = signature.inputs.iter().map(|operand| operand.to_string());
         let mut taken = inputs.collect::<Vec<_>>().join(", ");
         let outputs: Vec<String> = signature.outputs.iter().map(|operand| operand.to_string()).collect();
@@ -333,13 +368,22 @@ impl Operator {
             taken.push_str(&format!(", with {}", words(signature.scalars)));
         }
         let operator = if variant.is_empty() { self.name.to_string() } else { format!("{} {variant}", self.name) };
-        let wrong =
-            |name: &str, what| CallError::Argument { operator: operator.clone(), name: name.into(), what, taken: taken.clone() };
+        CallError::Argument { operator, name: name.into(), what, taken }
+    }
+
+    /// Refuses arguments that the variant does not take, and asks for the inputs.
+    pub(crate) fn refuse_unknown(
+        &self,
+        given: &[&str],
+        scalars: &[(&str, f64)],
+        variant: &str,
+        signature: &Signature,
+    ) -> Result<(), CallError> {
+        let wrong = |name: &str, what| self.wrong(variant, signature, name, what);
         let arrays: Vec<&str> = signature.arrays().map(|operand| operand.name()).collect();
-        let names: Vec<&str> =
-            call.tensors.iter().map(|(name, _)| *name).chain(call.scalars.iter().map(|(name, _)| *name)).collect();
+        let names: Vec<&str> = given.iter().copied().chain(scalars.iter().map(|(name, _)| *name)).collect();
         for (at, name) in names.iter().enumerate() {
-            let is_array = at < call.tensors.len();
+            let is_array = at < given.len();
             match (arrays.contains(name), signature.scalars.contains(name)) {
                 _ if names[..at].contains(name) => return Err(wrong(name, "given twice")),
                 (true, _) if !is_array => return Err(wrong(name, "a number here, not an array")),
@@ -348,24 +392,35 @@ impl Operator {
                 _ => {}
             }
         }
-        let is_given = |name: &str| call.tensors.iter().any(|(own, _)| *own == name);
-        if let Some(missing) = signature.inputs.iter().find(|operand| !is_given(operand.name())) {
-            return Err(wrong(missing.name(), "not given"));
+        match signature.inputs.iter().find(|operand| !given.contains(&operand.name())) {
+            Some(missing) => Err(wrong(missing.name(), "not given")),
+            None => Ok(()),
         }
-        let rereads = call.scalars.iter().any(|(name, value)| signature.rereads == Some(*name) && *value != 0.0);
-        for (at, output) in signature.outputs.iter().enumerate().filter(|(_, output)| !is_given(output.name())) {
-            match (at == 0 && rereads || signature.updated.contains(&output.name()), signature.says_sizes(*output)) {
-                (true, _) => return Err(wrong(output.name(), "not given, but read as well")),
-                (_, true) => return Err(wrong(output.name(), "not given, and nothing else says how large it is")),
-                _ => {}
-            }
+    }
+
+    /// Asks for the outputs that are read as well, or of which nothing else says how large they are.
+    fn refuse_absent(
+        &self,
+        given: &[&str],
+        scalars: &[(&str, f64)],
+        variant: &str,
+        signature: &Signature,
+    ) -> Result<(), CallError> {
+        let rereads = scalars.iter().any(|(name, value)| signature.rereads == Some(*name) && *value != 0.0);
+        for (at, output) in signature.outputs.iter().enumerate().filter(|(_, output)| !given.contains(&output.name())) {
+            let what = match (at == 0 && rereads || signature.updated.contains(&output.name()), signature.says_sizes(*output)) {
+                (true, _) => "not given, but read as well",
+                (_, true) => "not given, and nothing else says how large it is",
+                (false, false) => continue,
+            };
+            return Err(self.wrong(variant, signature, output.name(), what));
         }
         Ok(())
     }
 
     /// The operator's policy for arrays of a type: the one that gives results of the type that is wanted, where there is one, else the
     /// first.
-    fn policy_of(&self, dtype: DType, wanted: Option<DType>) -> Result<Policy, CallError> {
+    pub(crate) fn policy_of(&self, dtype: DType, wanted: Option<DType>) -> Result<Policy, CallError> {
         let policies = || self.precisions.iter().chain(self.further_precisions).filter_map(|text| text.parse::<Policy>().ok());
         let stored = |policy: &Policy| match policy.storage() {
             Storage::Plain(own) => Some(own),

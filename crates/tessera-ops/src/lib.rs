@@ -15,6 +15,7 @@ mod functions;
 mod launches;
 mod matrix;
 mod operator;
+mod outline;
 mod packing;
 mod pattern;
 mod problem;
@@ -32,6 +33,7 @@ pub use operator::{
     Argument, Expected, Fill, Inputs, KernelFile, LaunchSpec, Machine, OPERATORS, Operator, OutputRows, Plan, PossibleWay,
     Reference, Role, RowIdentity, Rung, TensorSpec, Unsupported, Way, find,
 };
+pub use outline::{Outline, OutlineCall};
 pub use packing::{PackError, pack_int4};
 pub use pattern::{Pattern, Spread, places_of_fours};
 pub use problem::Problem;

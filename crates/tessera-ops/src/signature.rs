@@ -200,11 +200,7 @@ impl Signature {
 
     /// Whether an output has an axis that no input has and that does not follow from the problem: it is then given, since nothing else says how long that is.
     pub(crate) fn says_sizes(&self, output: Operand) -> bool {
-        let known = |axis: &str| {
-            let mut of_inputs = self.inputs.iter().flat_map(Operand::axes);
-            of_inputs.any(|own| own.trim_start_matches('.') == axis) || self.follows.iter().any(|(own, _)| *own == axis)
-        };
-        output.axes().any(|axis| axis.parse::<usize>().is_err() && !known(axis.trim_start_matches('.')))
+        output.axes().any(|axis| self.own_axes().any(|own| own == axis.trim_start_matches('.')))
     }
 
     /// With numbers of these names.
@@ -272,6 +268,17 @@ impl Sizes {
                 Ok(())
             }
         }
+    }
+
+    /// Takes the sizes of an axis that no array has.
+    pub(crate) fn say(&mut self, name: &'static str, sizes: &[usize]) {
+        self.bound.push(Bound { name, sizes: sizes.to_vec(), array: (Operand(name, name), sizes.to_vec()) });
+    }
+
+    /// Whether an axis, as an operand names it, has its sizes.
+    pub(crate) fn knows(&self, axis: &str) -> bool {
+        let name = axis.trim_start_matches('.');
+        name.parse::<usize>().is_ok() || self.bound.iter().any(|bound| bound.name == name)
     }
 
     /// Takes an array's sizes, or says with which other array they do not agree.

@@ -33,7 +33,7 @@ mod _native {
     #[pymodule_export]
     use super::kernel::{Kernel, builtins, set_compiler_timeout};
     #[pymodule_export]
-    use super::operator::{Call, operators};
+    use super::operator::{Call, operators, outline};
     #[pymodule_export]
     use super::tolerance::error_model;
     #[pymodule_export]

@@ -3,8 +3,9 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tessera::compile::CompileOptions;
-use tessera::ops::{Call as OpsCall, OPERATORS, Operator, Resolved, find};
+use tessera::ops::{Call as OpsCall, OPERATORS, Operator, Outline, OutlineCall, Resolved, find};
 use tessera::runtime::{DriverDevice, PreparedLaunch, Tensor};
+use tessera::types::DType;
 
 use crate::array::{Given, refuse};
 use crate::device::{Host, Place, cuda};
@@ -39,10 +40,40 @@ fn describe<'py>(py: Python<'py>, operator: &'static Operator) -> PyResult<Bound
         entry.set_item("outputs", arrays(signature.outputs))?;
         entry.set_item("scalars", signature.scalars)?;
         entry.set_item("updated", signature.updated)?;
+        entry.set_item("rereads", signature.rereads)?;
+        entry.set_item("sizes", signature.own_axes().collect::<Vec<_>>())?;
+        let follows = signature.outputs.iter().flat_map(|operand| operand.axes()).filter(|axis| signature.is_following(axis));
+        entry.set_item("follows", follows.collect::<Vec<_>>())?;
         signatures.set_item(variant, entry)?;
     }
     said.set_item("signatures", signatures)?;
     Ok(said)
+}
+
+/// The results of a call, from types and shapes alone: name, element type and shape of each. `arrays` are name, type and shape of each array,
+/// `sizes` those of axes that no input has, `result` the type of the first result where there is a choice.
+#[pyfunction]
+pub(crate) fn outline(
+    py: Python<'_>,
+    operator: &str,
+    variant: Option<&str>,
+    arrays: Vec<(String, String, Vec<usize>)>,
+    scalars: Vec<(String, f64)>,
+    sizes: Vec<(String, Vec<usize>)>,
+    result: Option<&str>,
+) -> PyResult<Vec<(&'static str, &'static str, Vec<usize>)>> {
+    let operator = find(operator).ok_or_else(|| refuse(py, format!("there is no operator `{operator}`")))?;
+    let dtype_of = |name: &str| dtype::parse(name).ok_or_else(|| refuse(py, format!("no operator takes elements of `{name}`")));
+    let types = arrays.iter().map(|(_, dtype, _)| dtype_of(dtype)).collect::<PyResult<Vec<DType>>>()?;
+    let call = OutlineCall {
+        variant,
+        arrays: arrays.iter().zip(types).map(|((name, _, shape), dtype)| Outline { name, dtype, shape }).collect(),
+        scalars: scalars.iter().map(|(name, value)| (name.as_str(), *value)).collect(),
+        sizes: sizes.iter().map(|(axis, extents)| (axis.as_str(), extents.clone())).collect(),
+        result: result.map(dtype_of).transpose()?,
+    };
+    let gives = operator.outline(&call).map_err(|error| of_call(py, &error))?;
+    Ok(gives.into_iter().map(|output| (output.name, dtype::name(output.dtype), output.shape)).collect())
 }
 
 /// Where a call runs: on what its arrays are, or the host's choice.

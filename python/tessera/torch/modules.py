@@ -1,0 +1,175 @@
+"""Modules on the operators.
+
+Those with a namesake in ``torch.nn`` are subclasses of it: they take the same arguments and have the same parameters, so that state dictionaries go
+both ways. They run on the CPU and on CUDA devices, under autograd, ``torch.compile`` and ``torch.vmap``.
+
+============================  ===================================================================================
+:class:`RMSNorm`              ``torch.nn.RMSNorm``
+:class:`LayerNorm`            ``torch.nn.LayerNorm``
+:class:`SiLU`, :class:`GELU`  ``torch.nn.SiLU``, ``torch.nn.GELU``
+:class:`CrossEntropyLoss`     ``torch.nn.CrossEntropyLoss`` of class numbers, without weights and smoothing
+:class:`SwiGLU`               ``down_proj(silu(gate_proj(x)) * up_proj(x))``, with the names that Llama's models have
+:class:`RotaryEmbedding`      rotary positions of heads, from theta, without tables
+============================  ===================================================================================
+
+Attention stands in :mod:`tessera.torch.attention`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .. import errors
+from . import functional
+
+
+def _rows(x: Tensor, shape: tuple[int, ...], module: torch.nn.Module) -> Tensor:
+    """``x`` with the axes of a shape as one last axis."""
+    if tuple(x.shape[x.dim() - len(shape) :]) != tuple(shape):
+        raise errors.ArgumentError(f"{module} takes tensors whose last axes are {list(shape)}, and is given one of shape {list(x.shape)}")
+    return x if len(shape) == 1 else x.flatten(x.dim() - len(shape))
+
+
+def _flat(parameter: Tensor | None, rows: Tensor, absent: float) -> Tensor:
+    """A parameter as one axis, in the type of the rows, which is another one under ``torch.autocast``."""
+    return rows.new_full((rows.shape[-1],), absent) if parameter is None else parameter.flatten().to(rows.dtype)
+
+
+class RMSNorm(torch.nn.RMSNorm):
+    """Root-mean-square normalisation over the last axes, ``[..., *normalized_shape]`` to the same shape.
+
+    ``eps`` is the type's epsilon where it is ``None``, as PyTorch's.
+
+    Raises:
+        ArgumentError: the last axes of the input are not ``normalized_shape``.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalises."""
+        rows = _rows(x, self.normalized_shape, self)
+        weight = _flat(self.weight, rows, 1.0)
+        eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
+        return functional.rms_norm(rows, weight, eps=eps).view(x.shape)
+
+
+class LayerNorm(torch.nn.LayerNorm):
+    """Layer normalisation over the last axes, ``[..., *normalized_shape]`` to the same shape.
+
+    Raises:
+        ArgumentError: the last axes of the input are not ``normalized_shape``.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalises."""
+        rows = _rows(input, self.normalized_shape, self)
+        weight = _flat(self.weight, rows, 1.0)
+        bias = _flat(self.bias, rows, 0.0)
+        return functional.layer_norm(rows, weight, bias, eps=self.eps).view(input.shape)
+
+
+class SiLU(torch.nn.SiLU):
+    """``x * sigmoid(x)``, element by element. It has no ``inplace``: what is given stays as it is."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The activation."""
+        return functional.silu(input)
+
+
+class GELU(torch.nn.GELU):
+    """``x * Phi(x)``, element by element, or its approximation by a hyperbolic tangent."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The activation."""
+        return functional.gelu_tanh(input) if self.approximate == "tanh" else functional.gelu(input)
+
+
+class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
+    """Cross-entropy of logits ``[classes]``, ``[batch, classes]`` or ``[batch, classes, ...]`` and class numbers of the same shape without the classes.
+
+    Rows of the number ``ignore_index`` count for nothing; numbers are not compared with how many classes there are. The loss is a number, or one for each row with ``reduction="none"``.
+
+    Raises:
+        ArgumentError: weights of classes, label smoothing, or targets that are probabilities: ``torch.nn.CrossEntropyLoss`` has these.
+    """
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average=None,
+        ignore_index: int = -100,
+        reduce=None,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ):
+        super().__init__(weight, size_average, ignore_index, reduce, reduction, label_smoothing)
+        reason = refused_loss(self)
+        if reason is not None:
+            raise errors.ArgumentError(f"CrossEntropyLoss: {reason}; `torch.nn.CrossEntropyLoss` has that")
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """The loss."""
+        if target.is_floating_point():
+            raise errors.ArgumentError("CrossEntropyLoss takes class numbers, and is given probabilities: `torch.nn.CrossEntropyLoss` takes these")
+        logits = input.movedim(1, -1) if input.dim() > 1 else input
+        labels = target.to(torch.int32)
+        losses, _ = functional.cross_entropy(logits, labels, ignore_index=self.ignore_index)
+        if self.reduction == "mean":
+            losses = losses.sum() / (target != self.ignore_index).sum()
+        elif self.reduction == "sum":
+            losses = losses.sum()
+        return losses.to(input.dtype)
+
+
+def refused_loss(module: torch.nn.CrossEntropyLoss) -> str | None:
+    """What a loss of PyTorch's asks for that :class:`CrossEntropyLoss` does not have."""
+    if module.weight is not None:
+        return "classes have weights"
+    return "labels are smoothed" if module.label_smoothing else None
+
+
+class SwiGLU(torch.nn.Module):
+    """A gated feed-forward layer: ``down_proj(silu(gate_proj(x)) * up_proj(x))``, ``[..., hidden]`` to the same shape.
+
+    Args:
+        hidden: Width of what goes in and out.
+        intermediate: Width between.
+        bias: Whether the three projections have biases.
+    """
+
+    def __init__(self, hidden: int, intermediate: int, bias: bool = False, device=None, dtype=None):
+        super().__init__()
+        of = {"bias": bias, "device": device, "dtype": dtype}
+        self.gate_proj = torch.nn.Linear(hidden, intermediate, **of)
+        self.up_proj = torch.nn.Linear(hidden, intermediate, **of)
+        self.down_proj = torch.nn.Linear(intermediate, hidden, **of)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The layer."""
+        return self.down_proj(functional.swiglu(self.gate_proj(x), self.up_proj(x)))
+
+
+class RotaryEmbedding(torch.nn.Module):
+    """Rotary positions: turns pairs of elements of ``[..., tokens, heads, dim]`` by angles that grow with the token's place.
+
+    Args:
+        theta: The base: pair ``i`` of ``dims / 2`` turns by ``theta ** (-2 i / dims)`` a token.
+        interleaved: Whether pairs are neighbours (GPT-J); else an element and the one half of the elements later (Llama).
+        dims: How many elements of each head are turned, the first ones; all where it is ``None``.
+    """
+
+    def __init__(self, theta: float = 10000.0, interleaved: bool = False, dims: int | None = None):
+        super().__init__()
+        self.theta = theta
+        self.interleaved = interleaved
+        self.dims = dims
+
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        """Turns; the first token has the place ``start``."""
+        variant = "interleaved_theta" if self.interleaved else "halves_theta"
+        dims = x.shape[-1] if self.dims is None else self.dims
+        return functional.rope(x, variant=variant, start=start, theta=self.theta, dims=dims)
+
+    def extra_repr(self) -> str:
+        """What ``print`` shows."""
+        return f"theta={self.theta}, interleaved={self.interleaved}, dims={self.dims}"
