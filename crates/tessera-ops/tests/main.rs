@@ -1,6 +1,7 @@
 //! The tests of `tessera-ops` in one program, which is linked once: a module a subject.
 
 mod calls;
+mod packed;
 mod shared;
 mod suite;
 mod ways;
