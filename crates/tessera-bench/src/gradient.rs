@@ -7,8 +7,11 @@
 //! (sum(dy * f(x + h v)) - sum(dy * f(x - h v))) / 2 h    what the operator itself says (a Jacobian-vector product)
 //! ```
 //!
-//! Both come from the references, in f64: the gate holds each kernel to its reference, in each precision, and this holds one reference to the other. A
-//! gradient that is wrong in any element is found, unless it is wrong across the direction, which is drawn anew in each trial.
+//! Both come from the references, in f64: the gate holds each kernel to its reference, in each precision, and this holds one reference to the other.
+//!
+//! Each side is one number, so what is found is an error whose part along the direction, the sum of `error * v`, exceeds the bound: a millionth of the sum
+//! of magnitudes of `dx * v`, and what rounding leaves of the difference. An element far below a millionth of that sum may be wrong and pass; errors that
+//! cancel along one direction show along the next, which each trial draws anew.
 
 use std::sync::Arc;
 

@@ -95,16 +95,13 @@ impl Library {
         }
     }
 
-    /// The problems of its cases that have a gradient, or are one, each once: with the operator whose gradient it is. Those with more elements than
-    /// `most` are left out.
-    pub fn gradients(&self, most: usize) -> Vec<(&'static Operator, Problem)> {
+    /// The problems of its cases that have a gradient, or are one, each once: with the operator whose gradient it is.
+    pub fn gradients(&self) -> Vec<(&'static Operator, Problem)> {
         let forward = |operator: &'static Operator| {
             if operator.gradient.is_some() { Some(operator) } else { operator.gradient_of() }
         };
-        let bytes = |case: &CaseSpec| case.work.tensor_bytes as usize / size_of::<f32>();
-        let small = self.cases.iter().zip(&self.entries).filter(|(case, _)| bytes(case) <= most);
         let mut seen = BTreeSet::new();
-        let all = small.filter_map(|(_, entry)| Some((forward(entry.operator)?, entry.problem.clone())));
+        let all = self.entries.iter().filter_map(|entry| Some((forward(entry.operator)?, entry.problem.clone())));
         all.filter(|(operator, problem)| seen.insert((operator.name, problem.clone()))).collect()
     }
 

@@ -1,6 +1,8 @@
 //! Whatever arrays look like: every operator gives the same bits for arrays with gaps, for arrays that begin at odd places, and a second time; results of no
 //! elements are results; memory that is read and written at once is refused.
 
+use std::collections::BTreeSet;
+
 use tessera_ops::{Argument, Call, Machine, OPERATORS, Operand, Operator, Plan, Problem, Role, TensorSpec};
 use tessera_runtime::{RandomStream, Tensor};
 use tessera_types::{DType, Policy};
@@ -168,9 +170,59 @@ fn operators_take_arrays_as_they_lie() {
     assert!(without.is_empty(), "operators without a small problem: {without:?}");
 }
 
+/// The library's other operators.
+fn others(names: &BTreeSet<&str>) -> Vec<&'static str> {
+    OPERATORS.iter().map(|operator| operator.name).filter(|name| !names.contains(name)).collect()
+}
+
+/// Operators that do no problem whose first extent is 0.
+const NEVER_EMPTY: [&str; 9] =
+    ["batch_norm", "batch_norm_backward", "spmv", "spmm", "sddmm", "csr_to_coo", "coo_to_csr", "csr_to_csc", "csr_to_dense"];
+
+/// Operators of which no small problem has a result like the first input in shape and in one of three types of floats, or whose launches do not read
+/// that input.
+const UNLIKE: [&str; 36] = [
+    "gemm",
+    "linear",
+    "linear_w4",
+    "gemm_scaled",
+    "gemm_grouped",
+    "conv2d",
+    "embedding",
+    "embedding_backward",
+    "kv_append",
+    "moe_gate",
+    "moe_sort",
+    "moe_permute",
+    "moe_permute_backward",
+    "moe_combine",
+    "running_statistics",
+    "reduce_rows",
+    "arg_rows",
+    "reduce_columns",
+    "log_sum_exp",
+    "cross_entropy",
+    "permute",
+    "histogram",
+    "sort",
+    "spmv",
+    "spmm",
+    "sddmm",
+    "csr_to_coo",
+    "coo_to_csr",
+    "csr_to_csc",
+    "dense_to_csr",
+    "csr_to_dense",
+    "cast",
+    "quantise",
+    "dequantise",
+    "random_uniform",
+    "random_normal",
+];
+
 #[test]
 fn results_of_no_elements_are_results() {
-    let mut empty = 0;
+    let mut empty = BTreeSet::new();
     for small in Small::all() {
         let (_, signature) = small.operator.signature(Some(small.variant)).expect("a variant");
         // The first axis of the first array: rows, a batch, or all elements.
@@ -180,14 +232,14 @@ fn results_of_no_elements_are_results() {
         let none = Small { plan, problem, ..small };
         let results = none.results(Lies::Packed);
         assert_eq!(results.len(), signature.outputs.len(), "{none}");
-        empty += 1;
+        empty.insert(none.operator.name);
     }
-    assert!(empty >= OPERATORS.len() / 2, "{empty} operators were asked for nothing");
+    assert_eq!(others(&empty), NEVER_EMPTY, "operators that were not asked for nothing");
 }
 
 #[test]
 fn memory_that_is_read_and_written_is_refused() {
-    let (mut refused, types) = (0, [DType::F32, DType::F16, DType::BF16]);
+    let (mut refused, types) = (BTreeSet::new(), [DType::F32, DType::F16, DType::BF16]);
     for small in Small::all() {
         let (_, signature) = small.operator.signature(Some(small.variant)).expect("a variant");
         let Some(first) = signature.inputs.first() else { continue };
@@ -214,7 +266,7 @@ fn memory_that_is_read_and_written_is_refused() {
         }
         let said = small.run(&call).err();
         assert!(said.as_ref().is_some_and(|said| said.contains("memory")), "{small}: {said:?}");
-        refused += 1;
+        refused.insert(small.operator.name);
     }
-    assert!(refused >= 4, "{refused} operators were given such memory");
+    assert_eq!(others(&refused), UNLIKE, "operators that were not given such memory");
 }

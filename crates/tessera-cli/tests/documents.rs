@@ -19,11 +19,20 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// README and every page under `docs/`, by name.
+/// README and every page in `docs/` and its folders, by name.
 fn documents() -> Vec<PathBuf> {
     let mut paths = vec![root().join("README.md")];
-    let folder = std::fs::read_dir(root().join("docs")).expect("the folder of documents");
-    paths.extend(folder.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "md")));
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(folder).expect("a folder of documents");
+        for path in entries.map(|entry| entry.expect("an entry of a folder").path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "md") {
+                paths.push(path);
+            }
+        }
+    }
     paths.sort();
     paths
 }
@@ -115,6 +124,22 @@ fn documents_show_what_commands_print() {
     assert!(run >= 14, "only {run} command lines found: the reader misses them");
 }
 
+/// The page to which a link of another page leads, both from the book's root on.
+fn led_to(page: &str, link: &str) -> String {
+    let mut parts: Vec<&str> = page.split('/').collect();
+    if !link.is_empty() {
+        parts.pop();
+    }
+    for part in link.split('/').filter(|part| !part.is_empty()) {
+        match part {
+            ".." => drop(parts.pop()),
+            "." => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
 /// The values of an attribute in a page.
 fn values<'p>(page: &'p str, attribute: &str) -> Vec<&'p str> {
     let start = format!(" {attribute}=\"");
@@ -132,15 +157,20 @@ fn the_book_builds_and_its_links_lead_somewhere() {
         Command::new(mdbook).arg("build").arg(root().join("docs")).arg("-d").arg(folder.path()).output().expect("mdbook starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !said.contains("WARN") && !said.contains("ERROR"), "{said}");
+    let docs = root().join("docs");
     let pages: BTreeMap<String, String> = documents()
         .iter()
-        .filter_map(|path| path.file_stem())
-        .map(|stem| stem.to_string_lossy().into_owned())
-        .filter(|stem| !["README", "SUMMARY"].contains(&&**stem))
-        .map(|stem| {
-            let page = folder.path().join(format!("{stem}.html"));
-            let text = std::fs::read_to_string(&page).unwrap_or_else(|_| panic!("`{stem}.md` is not in SUMMARY.md"));
-            (format!("{stem}.html"), text)
+        .filter_map(|path| path.strip_prefix(&docs).ok())
+        .filter(|path| *path != Path::new("SUMMARY.md"))
+        .map(|path| {
+            // The book calls a folder's first page so.
+            let page = match path.file_stem().is_some_and(|stem| stem == "README") {
+                true => path.with_file_name("index.html"),
+                false => path.with_extension("html"),
+            };
+            let text = std::fs::read_to_string(folder.path().join(&page))
+                .unwrap_or_else(|_| panic!("`{}` is not in SUMMARY.md", path.display()));
+            (page.to_string_lossy().into_owned(), text)
         })
         .collect();
     let mut links = 0;
@@ -150,12 +180,8 @@ fn the_book_builds_and_its_links_lead_somewhere() {
             .filter(|link| !link.contains("://") && link.contains(".html") || link.starts_with('#'))
         {
             let (file, place) = link.split_once('#').unwrap_or((link, ""));
-            // Pages in folders are made from the operators, and have no places that others lead to.
-            if file.contains('/') && folder.path().join(file).is_file() {
-                continue;
-            }
-            let target = if file.is_empty() { Some(text) } else { pages.get(file) };
-            let target = target.or_else(|| ["index.html", "print.html", "toc.html"].contains(&file).then_some(text));
+            let led = led_to(name, file);
+            let target = pages.get(&led).or_else(|| ["index.html", "print.html", "toc.html"].contains(&&*led).then_some(text));
             let target = target.unwrap_or_else(|| panic!("{name} leads to `{link}`, which is no page"));
             let known = place.is_empty() || values(target, "id").contains(&place);
             assert!(known, "{name} leads to `{link}`, and that page has no such place");
@@ -163,6 +189,14 @@ fn the_book_builds_and_its_links_lead_somewhere() {
         }
     }
     assert!(links > 50, "only {links} links found");
+}
+
+#[test]
+fn links_lead_from_the_folder_of_their_page() {
+    assert_eq!(led_to("operators/gemm.html", "../language.html"), "language.html");
+    assert_eq!(led_to("operators/gemm.html", "softmax.html"), "operators/softmax.html");
+    assert_eq!(led_to("report.html", "operators/index.html"), "operators/index.html");
+    assert_eq!(led_to("operators/gemm.html", ""), "operators/gemm.html");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `tessera run OP`: operators of the library on one's own arrays.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -22,7 +23,7 @@ fn right(folder: &Path, line: &str) -> String {
 }
 
 /// A call, with what it prints of its output. Sums of ones are exact everywhere.
-const CALLS: [(&str, &str); 52] = [
+const CALLS: [(&str, &str); 54] = [
     ("softmax x=zeros:f32[2,3,4]", "y: f32[2, 3, 4] = [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, ...]"),
     ("softmax x=zeros:f16[8]", "y: f16[8] = [0.125, 0.125, 0.125, 0.125, 0.125, 0.125, ...]"),
     ("softmax x=zeros:f32[2,2] variant=causal", "y: f32[2, 2] = [1, 0, 0.5, 0.5]"),
@@ -86,6 +87,8 @@ const CALLS: [(&str, &str); 52] = [
     ("cumsum x=arange:f32[2,3]", "y: f32[2, 3] = [0, 1, 3, 3, 7, 12]"),
     ("cumsum_backward dy=ones:f32[1,3]", "dx: f32[1, 3] = [3, 2, 1]"),
     ("top_k x=arange:f32[1,5] values=empty:f32[1,2] indices=empty:i32[1,2]", "indices: i32[1, 2] = [4, 3]"),
+    ("top_k x=arange:f32[2,20000] values=empty:f32[2,0] indices=empty:i32[2,0]", "nothing to launch, compiled in 0.00 ms"),
+    ("group_norm x=ones:f32[2,0,4] weight=ones:f32[0] bias=ones:f32[0]", "nothing to launch, compiled in 0.00 ms"),
     ("sort_rows x=arange:f32[1,5] variant=descending", "indices: i32[1, 5] = [4, 3, 2, 1, 0]"),
     (
         "group_norm x=const(3):f32[1,4,2] weight=ones:f32[4] bias=ones:f32[4] groups=2",
@@ -166,17 +169,92 @@ const ELEMENTWISE: [(&str, &str); 40] = [
     ),
 ];
 
-/// The command line with an operator of each kind; `tessera-bench` calls every one of them from Rust (`tests/arrays.rs`).
+/// The same of convolution, attention's relatives, tables and caches, mixtures of experts, scans, sorts and sparse matrices: of several results one.
+const FURTHER: [(&str, &str); 31] = [
+    ("conv2d x=arange:f32[1,1,3,3] weight=ones:f32[1,1,2,2]", "y: f32[1, 1, 2, 2] = [8, 12, 20, 24]"),
+    (
+        "conv2d_backward x=arange:f32[1,1,3,3] weight=ones:f32[1,1,2,2] dy=ones:f32[1,1,2,2]",
+        "dweight: f32[1, 1, 2, 2] = [8, 12, 20, 24]",
+    ),
+    ("attention_lse Q=zeros:f16[1,1,2,64] K=zeros:f16[1,1,1,64] V=ones:f16[1,1,1,64]", "lse: f32[1, 1, 2] = [0, 0]"),
+    (
+        "attention_backward Q=zeros:f16[1,1,1,64] K=zeros:f16[1,1,1,64] V=ones:f16[1,1,1,64] O=ones:f16[1,1,1,64] lse=zeros:f32[1,1,1] dO=const(3):f16[1,1,1,64] dlse=zeros:f32[1,1,1]",
+        "dV: f16[1, 1, 1, 64] = [3, 3, 3, 3, 3, 3, ...]",
+    ),
+    (
+        "attention_decode Q=ones:f16[1,2,64] k_cache=ones:f16[1,16,1,64] v_cache=const(3):f16[1,16,1,64] block_table=zeros:i32[1,1] lengths=const(5):i32[1]",
+        "O: f16[1, 2, 64] = [3, 3, 3, 3, 3, 3, ...]",
+    ),
+    (
+        "attention_window Q=zeros:f16[1,1,3,64] K=zeros:f16[1,1,4,64] V=ones:f16[1,1,4,64] left=0 right=0",
+        "lse: f32[1, 1, 3] = [0, 0, 0]",
+    ),
+    (
+        "attention_varlen Q=ones:f16[3,1,64] K=ones:f16[3,1,64] V=const(3):f16[3,1,64] cu_seqlens_q=arange:i32[4] cu_seqlens_k=arange:i32[4]",
+        "lse: f32[1, 3] = [8, 8, 8]",
+    ),
+    ("embedding table=arange:f32[3,2] ids=const(2):i32[2]", "y: f32[2, 2] = [4, 5, 4, 5]"),
+    ("embedding_backward dy=ones:f32[3,2] ids=ones:i32[3] dtable=empty:f32[3,2]", "dtable: f32[3, 2] = [0, 0, 3, 3, 0, 0]"),
+    (
+        "kv_append k=ones:f16[1,1,2] v=const(3):f16[1,1,2] slots=ones:i32[1] k_cache=zeros:f16[1,2,1,2] v_cache=zeros:f16[1,2,1,2]",
+        "v_cache: f16[1, 2, 1, 2] = [0, 0, 3, 3]",
+    ),
+    ("moe_gate logits=zeros:f32[1,4] weights=empty:f32[1,2] ids=empty:i32[1,2]", "weights: f32[1, 2] = [0.25, 0.25]"),
+    ("moe_gate logits=arange:f32[1,4] weights=empty:f32[1,1] ids=empty:i32[1,1] variant=renormalised", "ids: i32[1, 1] = [3]"),
+    ("moe_gate_backward logits=zeros:f32[1,2] ids=zeros:i32[1,1] dweights=ones:f32[1,1]", "dlogits: f32[1, 2] = [0.25, -0.25]"),
+    ("moe_sort ids=const(1):i32[2,1] offsets=empty:i32[4]", "offsets: i32[4] = [0, 0, 2, 2]"),
+    ("moe_permute x=arange:f32[2,2] place=arange:i32[2,1] y=empty:f32[2,2]", "y: f32[2, 2] = [0, 1, 2, 3]"),
+    ("moe_permute_backward dy=arange:f32[4,1] place=arange:i32[2,2]", "dx: f32[2, 1] = [1, 5]"),
+    ("moe_combine y=arange:f32[4,1] place=arange:i32[2,2] weights=const(2):f32[2,2]", "out: f32[2, 1] = [2, 10]"),
+    (
+        "moe_combine_backward y=arange:f32[4,1] place=arange:i32[2,2] weights=const(2):f32[2,2] dout=ones:f32[2,1]",
+        "dweights: f32[2, 2] = [0, 1, 2, 3]",
+    ),
+    ("prefix_sum x=arange:f32[6] variant=inclusive", "y: f32[6] = [0, 1, 3, 6, 10, 15]"),
+    ("prefix_sum x=arange:f32[6] variant=exclusive", "y: f32[6] = [0, 0, 1, 3, 6, 10]"),
+    ("masked_select x=arange:f32[5] mask=ones:i8[5]", "count: i32[1] = [5]"),
+    ("masked_select x=arange:f32[5] mask=ones:i8[5]", "y: f32[5] = [0, 1, 2, 3, 4]"),
+    ("sort x=const(7):i32[5] variant=order", "order: i32[5] = [0, 1, 2, 3, 4]"),
+    (
+        "spmv values=const(2):f32[3] columns=arange:i32[3] row_offsets=arange:i32[4] x=arange:f32[3] y=empty:f32[3]",
+        "y: f32[3] = [0, 2, 4]",
+    ),
+    (
+        "spmm values=const(2):f32[3] columns=arange:i32[3] row_offsets=arange:i32[4] B=arange:f32[3,2] C=empty:f32[3,2]",
+        "C: f32[3, 2] = [0, 2, 4, 6, 8, 10]",
+    ),
+    ("sddmm A=arange:f32[3,2] B=ones:f32[3,2] columns=arange:i32[3] row_offsets=arange:i32[4]", "y: f32[3] = [1, 5, 9]"),
+    ("csr_to_coo columns=zeros:i32[3] row_offsets=arange:i32[4]", "rows: i32[3] = [0, 1, 2]"),
+    ("coo_to_csr rows=const(1):i32[3] row_offsets=empty:i32[4]", "row_offsets: i32[4] = [0, 0, 3, 3]"),
+    (
+        "csr_to_csc values=arange:f32[3] columns=const(1):i32[3] row_offsets=arange:i32[4] column_offsets=empty:i32[4]",
+        "column_offsets: i32[4] = [0, 0, 3, 3]",
+    ),
+    (
+        "dense_to_csr x=arange:f32[2,2] values=empty:f32[3] columns=empty:i32[3] row_offsets=empty:i32[3]",
+        "row_offsets: i32[3] = [0, 1, 3]",
+    ),
+    (
+        "csr_to_dense values=const(5):f32[2] columns=arange:i32[2] row_offsets=arange:i32[3] x=empty:f32[2,3]",
+        "x: f32[2, 3] = [5, 0, 0, 0, 5, 0]",
+    ),
+];
+
 #[test]
-fn operators_run_on_one_s_own_arrays() {
+fn every_operator_runs_on_one_s_own_arrays() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    for (call, wanted) in CALLS.into_iter().chain(ELEMENTWISE) {
+    let calls = || CALLS.into_iter().chain(ELEMENTWISE).chain(FURTHER);
+    for (call, wanted) in calls() {
         for device in ["cpu", "emu"] {
             let text = right(folder.path(), &format!("run {call} --device {device} --sanitize all"));
             let verdict = if wanted.starts_with("nothing") { wanted } else { "checked: nothing found" };
             assert!(text.contains(wanted) && text.contains(verdict), "{device}: {call}\n{text}");
         }
     }
+    // The whole word: names begin with those of others.
+    let called: BTreeSet<&str> = calls().filter_map(|(call, _)| call.split(' ').next()).collect();
+    let idle: Vec<&str> = ops::OPERATORS.iter().map(|operator| operator.name).filter(|name| !called.contains(name)).collect();
+    assert!(idle.is_empty(), "operators that are not called: {idle:?}");
 }
 
 #[test]
@@ -249,6 +327,23 @@ fn calls_that_make_no_sense_are_refused_with_what_does() {
         ("attention Q=ones:f16[3,8,64] K=ones:f16[2,8,64] V=ones:f16[2,8,64]", "`Q` has 3 heads and `K` 2"),
         ("vector x=ones:f32[5]", "vector needs a variant: it is one of `axpy`, `dot`"),
         ("bandwidth a=ones:i32[5] variant=scale scalar=0.5", "the arrays hold integers, so it is one"),
+        ("rope x=ones:f32[1,2,1,4] cos=ones:f32[9,2] sin=ones:f32[9,2] start=-3", "`start` is -3, and is a whole number from 0"),
+        ("rope x=ones:f32[1,2,1,4] cos=ones:f32[9,2] sin=ones:f32[9,2] start=0.5", "`start` is 0.5, and is a whole number"),
+        ("rope x=ones:f32[1,2,1,4] variant=halves_theta start=2147483646", "have positions that 32 bits do not count"),
+        ("rope x=ones:f32[1,2,1,8] variant=halves_theta dims=5", "`dims` is 5, and elements are turned in pairs"),
+        (
+            "qk_norm_rope q=ones:f32[2,1,4] k=ones:f32[2,1,4] q_weight=ones:f32[4] k_weight=ones:f32[4] cos=ones:f32[2,2] sin=ones:f32[2,2] start=1e20",
+            "`start` is 100000000000000000000, and is a whole number",
+        ),
+        ("dropout x=ones:f32[3] seed=-1", "`seed` is -1, and is a whole number from 0 to 9007199254740991"),
+        ("random_uniform y=empty:f32[3] offset=9007199254740992", "`offset` is 9007199254740992, and is a whole number"),
+        ("cross_entropy x=ones:f32[2,3] labels=ones:i32[2] ignore_index=0.5", "`ignore_index` is 0.5, and is a whole number"),
+        ("cross_entropy x=ones:f32[2,3] labels=const(3):i32[2]", "`labels`: 3 at place 0 is no class of `x`, which has 3, nor"),
+        ("cross_entropy x=ones:f32[2,3] labels=const(-100):i32[2] ignore_index=2", "`labels`: -100 at place 0 is no class"),
+        ("group_norm x=ones:f32[2,0,4] weight=ones:f32[0] bias=ones:f32[0] groups=1e19", "`groups` is 10000000000000000000, and"),
+        ("arg_rows x=ones:f32[2,0] variant=max", "of rows of no elements none is the largest or smallest"),
+        ("cast x=ones:f32[3] precision=fp32->int32", "cast takes no `fp32->int32`"),
+        ("dequantise codes=ones:f32[2,3] scales=ones:f32[2] precision=fp32->bf16", "dequantise takes no `fp32->bf16`"),
     ];
     for (call, wanted) in wrong {
         let (code, text) = tessera(folder.path(), &format!("run {call} --device cpu"));

@@ -5,7 +5,7 @@
 //! largest problem, and spreads the precisions over the targets; with `TESSERA_TEST_ALL` set (as `cargo xtask nightly` does) it takes
 //! all of them on every target.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -48,43 +48,57 @@ fn share() -> Vec<(Case, Arch)> {
     taken
 }
 
-/// Kernels that spill, in a precision or, where none is named, in any: not mended yet, and told by name when the test runs.
-const OPEN: [(&str, &str, &str); 8] = [
-    ("top_k", "select", ""),
-    ("top_k", "select_again", ""),
-    ("add_layer_norm", "add_layer_norm", "fp16"),
-    ("attention_backward", "of_keys", "fp64"),
-    ("attention_backward", "of_queries", "fp64"),
-    ("attention_backward", "of_keys", "fp32"),
-    ("attention_backward", "of_rows", "fp32"),
-    ("attention_lse", "attention_lse", "fp64"),
+/// What is not mended yet, and is told by name when the test runs: a kernel of an operator, the precisions and the targets in which it has a fault, and what
+/// the fault's text contains. Another fault of theirs is a fault.
+type Open = ([&'static str; 2], &'static [&'static str], &'static [Arch], &'static str);
+
+const ALL: &[Arch] = &TARGETS;
+const CLUSTERS: &[Arch] = &[Arch::Sm90a, Arch::Sm100a];
+/// Registers do not suffice.
+const SPILLS: &str = "spills";
+/// Rows are read twice for want of registers.
+const AGAIN: &str = "is loaded again";
+
+const OPEN: [Open; 4] = [
+    (["top_k", "select"], &["bf16", "fp16", "fp32", "fp64"], ALL, SPILLS),
+    (["top_k", "select_again"], &["bf16", "fp16", "fp32", "fp64"], ALL, SPILLS),
+    (
+        ["add_layer_norm", "add_layer_norm"],
+        &["bf16", "fp16", "fp32", "fp8_e4m3@accum(fp32)", "fp8_e5m2@accum(fp32)"],
+        CLUSTERS,
+        SPILLS,
+    ),
+    (["add_layer_norm", "add_layer_norm"], &["bf16", "fp16", "fp32", "fp64"], CLUSTERS, AGAIN),
 ];
 
-fn is_open(case: &Case) -> bool {
-    let is_it = |(operator, kernel, policy): &(&str, &str, &str)| {
-        (*operator, *kernel) == (case.operator, case.kernel) && (policy.is_empty() || *policy == case.policy)
-    };
-    OPEN.iter().any(is_it)
+/// The row that knows a fault.
+fn known(case: &Case, arch: Arch, fault: &str) -> Option<usize> {
+    OPEN.iter().position(|(names, precisions, targets, text)| {
+        let is_it = *names == [case.operator, case.kernel] && precisions.contains(&case.policy);
+        is_it && targets.contains(&arch) && fault.contains(text)
+    })
 }
 
 #[test]
 fn library_kernels_assemble_without_spills() {
     let Some(assembler) = assembler() else { return };
     let all = || TARGETS.into_iter().flat_map(|arch| library::cases(arch).into_iter().map(move |case| (case, arch))).collect();
-    let work: Vec<(Case, Arch)> = if std::env::var_os("TESSERA_TEST_ALL").is_some() { all() } else { share() };
+    let everything = std::env::var_os("TESSERA_TEST_ALL").is_some();
+    let work: Vec<(Case, Arch)> = if everything { all() } else { share() };
     for arch in TARGETS {
         let count = work.iter().filter(|(_, own)| *own == arch).count();
         assert!(count >= 40, "only {count} kernels on {arch}");
     }
-    let (next, faults) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (next, faults, met) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
     let start = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
             scope.spawn(|| {
                 while let Some((case, arch)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if let Some(fault) = fault(case, *arch, &assembler) {
-                        if is_open(case) {
+                        if let Some(row) = known(case, *arch, &fault) {
                             println!("open: {arch} {}: {fault}", case.name);
+                            met.lock().expect("no thread panicked").insert((row, case.policy, *arch));
                             continue;
                         }
                         faults.lock().expect("no thread panicked").push(format!("{arch} {}: {fault}", case.name));
@@ -97,4 +111,14 @@ fn library_kernels_assemble_without_spills() {
     println!("{} assemblies in {:?}", work.len(), start.elapsed());
     faults.sort();
     assert!(faults.is_empty(), "{} of {} assemblies:\n{}", faults.len(), work.len(), faults.join("\n"));
+    // A short run takes a precision on some of the targets.
+    let met = met.into_inner().expect("no thread panicked");
+    for (at, (names, precisions, targets, text)) in OPEN.iter().enumerate().filter(|_| everything) {
+        for (precision, arch) in precisions.iter().flat_map(|precision| targets.iter().map(move |arch| (*precision, *arch))) {
+            assert!(
+                met.contains(&(at, precision, arch)),
+                "{names:?} {precision} on {arch}: `{text}` is mended, and still in the list"
+            );
+        }
+    }
 }

@@ -242,10 +242,23 @@ pub(crate) struct Group {
     pub(crate) strip: usize,
     pub(crate) nodes: Vec<Node>,
     pub(crate) sinks: Vec<Sink>,
-    /// Bytes of an element in a strip register: those of the widest.
+    /// Strip registers, and bytes of an element in each: those of the widest.
+    pub(crate) slots: u16,
     pub(crate) slot_bytes: u16,
     /// The same as one pass over registers, where the group has nothing else in it.
     pub(crate) tape: Option<Tape>,
+}
+
+impl Group {
+    /// Bytes from a strip register to the next one: whole cache lines, and room for one more, which vectors may touch.
+    pub(crate) fn slot_size(&self) -> usize {
+        (self.strip * self.slot_bytes as usize + 64).next_multiple_of(64)
+    }
+
+    /// Bytes of all strip registers.
+    pub(crate) fn slots_size(&self) -> usize {
+        self.slots as usize * self.slot_size()
+    }
 }
 
 /// A group as a tape: see [`crate::kernels::tape`].

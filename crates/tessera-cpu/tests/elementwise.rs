@@ -332,3 +332,18 @@ fn conversions() {
     let got: Vec<u32> = run("f32", "i32", "  %r = bitcast %a : tile<32xi32>", [&a, &b, &c]);
     assert_eq!(got, a.iter().map(|a| a.to_bits()).collect::<Vec<_>>());
 }
+
+/// Each number stands in a strip of its own, of half a cache line: memory is planned for whole ones.
+#[test]
+fn chains_of_many_numbers_have_room_for_their_strips() {
+    let a: Vec<i8> = (0..96).collect();
+    let mut body = String::from("  %v0 = addi %a, %a : tile<32xi8>\n");
+    for k in 0..40 {
+        body += &format!("  %k{k} = constant {{value=i8({k})}} : tile<32xi8>\n");
+        body += &format!("  %v{} = xori %v{k}, %k{k} : tile<32xi8>\n", k + 1);
+    }
+    body += "  %r = addi %v40, %b : tile<32xi8>";
+    let numbers = (0..40).fold(0, |all, k: i8| all ^ k);
+    let want: Vec<i8> = a.iter().map(|&a| (a.wrapping_add(a) ^ numbers).wrapping_add(a)).collect();
+    assert_eq!(run::<i8, i8>("i8", "i8", &body, [&a, &a, &a]), want);
+}

@@ -97,10 +97,11 @@ def gelu_tanh_of(t):
 
 def gelu_tanh_slope(t):
     scale = -LOG2_E * SQRT_8_OVER_PI
-    square = t * t
+    # Where the square is larger the sigmoid is 0 or 1, and has no slope: nothing large is multiplied before that is.
+    square = ct.minimum(t * t, 1000.0)
     s = reciprocal(1.0 + power_of_two(t * (scale + (scale * 0.044715) * square)))
     inner = SQRT_8_OVER_PI + (SQRT_8_OVER_PI * 3.0 * 0.044715) * square
-    return s + (t * inner) * (s * (1.0 - s))
+    return s + t * (inner * (s * (1.0 - s)))
 
 
 def elu_of(t, alpha):

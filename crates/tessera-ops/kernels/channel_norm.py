@@ -177,20 +177,6 @@ def group_norm_backward_pieces(
             ct.store(dx, (i, c, k), ((d * w - plain - (v - mean) * scale * along) * scale).astype(dx.dtype))
 
 
-def total(parts, j, PARTS, COLUMNS):
-    acc = ct.zeros((PARTS, COLUMNS), parts.dtype)
-    for i in range(ct.cdiv(parts.shape[0], PARTS)):
-        acc = acc + ct.load(parts, (i, j), (PARTS, COLUMNS), padding_mode=ZERO)
-    return ct.sum(acc, axis=0)
-
-
-@tessera.kernel
-def sums_over_images(dweights, dbiases, dweight, dbias, PARTS: ct.Constant[int], COLUMNS: ct.Constant[int]):
-    j = ct.bid(0)
-    ct.store(dweight, (j,), total(dweights, j, PARTS, COLUMNS).astype(dweight.dtype))
-    ct.store(dbias, (j,), total(dbiases, j, PARTS, COLUMNS).astype(dbias.dtype))
-
-
 def is_last(arrived, j):
     """True in the last block of some channels to come, which sees what all others have left. It sets the count back."""
     last = ct.atomic_add(arrived, j, 1) == ct.num_blocks(1) - 1

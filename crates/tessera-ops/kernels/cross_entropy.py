@@ -19,12 +19,15 @@ def power(distance, ACC):
     return ct.exp2(distance * LOG2_E, flush_to_zero=ACC == ct.float32)
 
 
+def below(a, top, ACC):
+    """exp(a - top), of infinities, too: an element that is the largest has all of its own part, whatever it is."""
+    return ct.where(a == top, 1.0, power(a - top, ACC))
+
+
 def in_rows(x, i, ACC, ROWS, N):
     v = ct.load(x, (i, 0), (ROWS, N), padding_mode=ZERO).astype(ACC)
     most = ct.max(v, axis=1, keepdims=True)
-    # A finite number: of a row that is all -inf the sum is 0.
-    most = ct.where(most == -float("inf"), 0.0, most)
-    return most + ct.log(ct.sum(power(v - most, ACC), axis=1, keepdims=True))
+    return most + ct.log(ct.sum(below(v, most, ACC), axis=1, keepdims=True))
 
 
 def loss_of(x, labels, lse, i, ignore_index, ACC, ROWS):
@@ -51,25 +54,25 @@ def cross_entropy(x, labels, loss, lse, ignore_index: int, ACC: ct.Constant, ROW
 def in_parts(x, tops, sums, arrived, ACC, CHUNK, TILES, PARTS, N):
     """What a block's pieces of a row come to. True, with the row's result, in the block that finds all others done."""
     i, part = ct.bid(0), ct.bid(1)
-    most, total = ct.full((1, CHUNK), -3.0e38, ACC), ct.zeros((1, CHUNK), ACC)
+    most, total = ct.full((1, CHUNK), -float("inf"), ACC), ct.zeros((1, CHUNK), ACC)
     for k in range(part * TILES, min(part * TILES + TILES, ct.cdiv(N, CHUNK))):
         v = ct.load(x, (i, k), (1, CHUNK), padding_mode=ct.PaddingMode.NEG_INF).astype(ACC)
         above = ct.maximum(most, v, propagate_nan=True)
         # One power an element: what was largest, or the element, is the largest now.
         low = ct.minimum(most, v, propagate_nan=True)
-        e = power(low - above, ACC)
+        e = below(low, above, ACC)
         total = ct.where(v > most, total * e + 1.0, total + e)
         most = above
     top = ct.max(most, axis=1, keepdims=True, propagate_nan=True)
     ct.store(tops, (i, part), top)
-    ct.store(sums, (i, part), ct.sum(total * power(most - top, ACC), axis=1, keepdims=True))
+    ct.store(sums, (i, part), ct.sum(total * below(most, top, ACC), axis=1, keepdims=True))
     last = ct.atomic_add(arrived, i, 1) == ct.num_blocks(1) - 1
     y = ct.zeros((1, 1), ACC)
     if last:
         ct.atomic_xchg(arrived, i, 0, memory_order=ct.MemoryOrder.RELAXED)
         parts = ct.load(tops, (i, 0), (1, PARTS), padding_mode=ct.PaddingMode.NEG_INF)
         top = ct.max(parts, axis=1, keepdims=True, propagate_nan=True)
-        all = power(parts - top, ACC) * ct.load(sums, (i, 0), (1, PARTS), padding_mode=ZERO)
+        all = below(parts, top, ACC) * ct.load(sums, (i, 0), (1, PARTS), padding_mode=ZERO)
         y = top + ct.log(ct.sum(all, axis=1, keepdims=True))
     return last, y
 
@@ -120,9 +123,15 @@ def column(a, i, ROWS):
     return ct.reshape(ct.load(a, (i,), (ROWS,), padding_mode=ZERO), (ROWS, 1))
 
 
+def tile(dx, COLUMNS):
+    """The place of a block's tile: its row of tiles, and where it stands there."""
+    across = ct.cdiv(dx.shape[1], COLUMNS)
+    return ct.bid(0) // across, ct.bid(0) % across
+
+
 @tessera.kernel
 def log_sum_exp_backward(x, y, dy, dx, ACC: ct.Constant, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
-    i, j = ct.bid(1), ct.bid(0)
+    i, j = tile(dx, COLUMNS)
     v = ct.load(x, (i, j), (ROWS, COLUMNS), padding_mode=ZERO).astype(ACC)
     ct.store(dx, (i, j), (power(v - column(y, i, ROWS), ACC) * column(dy, i, ROWS)).astype(dx.dtype))
 
@@ -131,7 +140,7 @@ def log_sum_exp_backward(x, y, dy, dx, ACC: ct.Constant, ROWS: ct.Constant[int],
 def cross_entropy_backward(
     x, labels, lse, dloss, dlse, dx, ignore_index: int, ACC: ct.Constant, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]
 ):
-    i, j = ct.bid(1), ct.bid(0)
+    i, j = tile(dx, COLUMNS)
     v = ct.load(x, (i, j), (ROWS, COLUMNS), padding_mode=ZERO).astype(ACC)
     label = column(labels, i, ROWS)
     d = ct.where(label == ignore_index, 0.0, column(dloss, i, ROWS))

@@ -29,6 +29,11 @@ def log_softmax(x, y, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[i
     ct.store(y, (i, 0), (d - ct.log(ct.sum(power(d, ACC), axis=1, keepdims=True))).astype(y.dtype))
 
 
+def lowest(ACC):
+    """The lowest finite number: nothing finite lies below, as masks do that are the lowest of their own type."""
+    return -1.7976931348623157e308 if ACC == ct.float64 else -3.4028234663852886e38
+
+
 def leave(x, tops, sums, top, scale, arrived, at, ACC, CHUNK, PIECES, PARTS, N):
     """The largest element of a piece and its sum below that; and, where it is the last of its row, the row's largest and the sum's logarithm."""
     i, j = at // PIECES, at % PIECES
@@ -36,11 +41,11 @@ def leave(x, tops, sums, top, scale, arrived, at, ACC, CHUNK, PIECES, PARTS, N):
     if N % CHUNK != 0:
         v = ct.where(ct.arange(CHUNK, dtype=ct.int32)[None, :] < N - j * CHUNK, v, -float("inf"))
     # A finite start: a piece that is all -inf has no part in the sum.
-    most = ct.maximum(ct.max(v, axis=1, keepdims=True), -3.0e38)
+    most = ct.maximum(ct.max(v, axis=1, keepdims=True), lowest(ACC))
     ct.store(tops, (i, j), most)
     ct.store(sums, (i, j), ct.sum(power(v - most, ACC), axis=1, keepdims=True))
     if ct.atomic_add(arrived, i, 1) == PIECES - 1:
-        most = ct.full((1, 1), -3.0e38, ACC)
+        most = ct.full((1, 1), lowest(ACC), ACC)
         whole = ct.zeros((1, 1), ACC)
         for k in range(ct.cdiv(PIECES, PARTS)):
             parts = ct.load(tops, (i, k), (1, PARTS), padding_mode=ct.PaddingMode.NEG_INF)

@@ -51,9 +51,10 @@ def lanes(store, n, LANES):
 
 
 @tessera.kernel
-def dropout(x, y, scale: float, seed_low: int, seed_high: int, offset_low: int, offset_high: int, ACC: ct.Constant,
-            THRESHOLD: ct.Constant[int]):
+def dropout(x, y, seed_low: int, seed_high: int, offset_low: int, offset_high: int, ACC: ct.Constant, THRESHOLD: ct.Constant[int]):
     four = words(seed_low, seed_high, offset_low, offset_high)
+    # 1 / (1 - p), which is rounded to ACC alone. Where all are dropped it is not used.
+    scale = 65536.0 / max(65536 - THRESHOLD, 1)
 
     def store(lane, at):
         half = four[lane // 2] >> 16 if lane % 2 else four[lane // 2] & 0xffff

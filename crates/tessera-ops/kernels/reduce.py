@@ -192,18 +192,24 @@ def row_number(a, i, ROWS):
     return ct.reshape(ct.load(a, (i,), (ROWS,), padding_mode=ZERO), (ROWS, 1))
 
 
+def tile(dx, COLUMNS):
+    """The place of a block's tile: its row of tiles, and where it stands there."""
+    across = ct.cdiv(dx.shape[1], COLUMNS)
+    return ct.bid(0) // across, ct.bid(0) % across
+
+
 @tessera.kernel
-def spread_rows(dy, dx, factor: float, ACC: ct.Constant, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
-    """Of sums and means each element has the same part."""
-    i, j = ct.bid(1), ct.bid(0)
-    d = ct.broadcast_to(row_number(dy, i, ROWS) * factor, (ROWS, COLUMNS))
+def spread_rows(dy, dx, count: int, ACC: ct.Constant, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
+    """Of sums and means each element has the same part: of sums all of a cotangent, of means of so many elements one of as many parts."""
+    i, j = tile(dx, COLUMNS)
+    d = ct.broadcast_to(row_number(dy, i, ROWS) / ct.full((ROWS, 1), count, ACC), (ROWS, COLUMNS))
     ct.store(dx, (i, j), d.astype(dx.dtype))
 
 
 @tessera.kernel
 def squares_backward(x, y, dy, dx, OP: ct.Constant, ACC: ct.Constant, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
     """Of a sum of squares 2 x dy; of its root x / y dy, and 0 where that is 0."""
-    i, j = ct.bid(1), ct.bid(0)
+    i, j = tile(dx, COLUMNS)
     v = ct.load(x, (i, j), (ROWS, COLUMNS), padding_mode=ZERO).astype(ACC)
     root, d = row_number(y, i, ROWS), row_number(dy, i, ROWS)
     factor = 2.0 * d if OP == "sum_squares" else ct.where(root == 0.0, 0.0, d / root)

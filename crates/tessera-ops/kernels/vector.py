@@ -124,6 +124,17 @@ def norm(
         ct.store(result, (0,), ct.sqrt(total(partials, PARTS)).astype(result.dtype))
 
 
+def or_least(x, i, TILE, ACC):
+    """A tile, with the least there is behind the end. 8-bit floats that have no infinity cannot be padded by one."""
+    if x.dtype == ct.float8_e4m3fn:
+        v = ct.load(x, (i,), (TILE,), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
+        left = x.shape[0] - i * TILE
+        if left < TILE:
+            v = ct.where(ct.arange(TILE, dtype=ct.int32) < left, v, -float("inf"))
+        return v
+    return ct.load(x, (i,), (TILE,), padding_mode=ct.PaddingMode.NEG_INF).astype(ACC)
+
+
 @tessera.kernel(num_warps=8, occupancy=5)
 def reduce_max(
     x,
@@ -140,7 +151,7 @@ def reduce_max(
     last = min(first + TILES, ct.cdiv(x.shape[0], TILE))
     acc = ct.full((TILE // GROUP,), -float("inf"), ACC)
     for i in range(first, last):
-        a = ct.load(x, (i,), (TILE,), padding_mode=ct.PaddingMode.NEG_INF).astype(ACC)
+        a = or_least(x, i, TILE, ACC)
         if GROUP != 1:
             a = ct.max(ct.reshape(a, (TILE // GROUP, GROUP)), axis=1)
         acc = ct.maximum(acc, a)

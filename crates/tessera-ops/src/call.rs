@@ -276,7 +276,8 @@ impl Operator {
         let mut sizes = Sizes::new(variant, one.dtype());
         given.iter().try_for_each(|(operand, tensor)| sizes.bind(*operand, tensor.shape()))?;
         let mut problem = (self.calls.problem)(&sizes).map_err(PlanError::from)?;
-        signature.refuse_values(|name| given.iter().find(|(operand, _)| operand.name() == name).map(|(_, tensor)| *tensor))?;
+        let named = |name: &str| given.iter().find(|(operand, _)| operand.name() == name).map(|(_, tensor)| *tensor);
+        signature.refuse_values(&call.scalars, named)?;
         // Numbers of the problem have a part in its plan; others are arguments of its launches alone.
         for &own in self.numbers {
             if let Some((_, value)) = call.scalars.iter().find(|(name, _)| *name == own.0) {

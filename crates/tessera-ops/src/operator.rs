@@ -257,6 +257,16 @@ impl Operator {
         self.whole((ways.plan)(problem, policy, machine, way)?, policy, machine)
     }
 
+    /// Refuses a policy whose storage and result are not those of one that is listed: a conversion's kernel takes any pair of types, and of those
+    /// that nobody has listed nobody has said how values are rounded.
+    pub(crate) fn refuse_unlisted(&self, policy: Policy) -> Result<(), Unsupported> {
+        let mut listed = self.precisions.iter().chain(self.further_precisions).filter_map(|text| text.parse::<Policy>().ok());
+        match listed.any(|own| (own.storage(), own.result()) == (policy.storage(), policy.result())) {
+            true => Ok(()),
+            false => Err(Unsupported(format!("{} takes no `{policy}`", self.name))),
+        }
+    }
+
     /// The operator whose gradient this one is.
     pub fn gradient_of(&self) -> Option<&'static Operator> {
         let is_it = |own: &&&Operator| own.gradient.is_some_and(|gradient| gradient.name == self.name);

@@ -1,6 +1,9 @@
 //! A problem: named extents and what else distinguishes a case of an operator.
 
 use std::fmt;
+use std::ops::RangeInclusive;
+
+use crate::operator::Unsupported;
 
 /// Extents in the operator's order, and a variant such as `nt`, `triad strided_4` or `nn alpha=0.5`; the variant is empty for the plain case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,6 +33,20 @@ impl Problem {
     /// The number that the variant gives a name: 0.5 for `alpha` in `nn alpha=0.5`.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.variant.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+    }
+
+    /// The whole number that the variant gives a name, or its usual value. Kernels count in integers: what a cast would make of another number is
+    /// not what was asked for.
+    ///
+    /// # Errors
+    /// Where it is no whole number of the range.
+    pub(crate) fn whole(&self, (name, usual): (&str, f64), range: RangeInclusive<i64>) -> Result<i64, Unsupported> {
+        let value = self.number(name).unwrap_or(usual);
+        if value.fract() != 0.0 || !(*range.start() as f64..=*range.end() as f64).contains(&value) {
+            let (least, most) = range.into_inner();
+            return Err(Unsupported(format!("`{name}` is {value}, and is a whole number from {least} to {most}")));
+        }
+        Ok(value as i64)
     }
 
     /// The variant without its numbers.
@@ -66,5 +83,20 @@ impl fmt::Display for Problem {
         }
         let extents: Vec<String> = self.extents.iter().map(|(name, value)| format!("{name}={value}")).collect();
         f.write_str(&extents.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_count_are_whole() {
+        let of = |variant: &str| Problem::new(&[], variant).whole(("start", 7.0), -100..=1 << 20).map_err(|why| why.0);
+        assert_eq!([of(""), of("start=-100"), of("start=1048576")], [Ok(7), Ok(-100), Ok(1 << 20)]);
+        for wrong in ["0.5", "-101", "1e20", "NaN", "inf"] {
+            let why = of(&format!("start={wrong}")).expect_err("no whole number of the range");
+            assert!(why.ends_with(", and is a whole number from -100 to 1048576"), "{why}");
+        }
     }
 }

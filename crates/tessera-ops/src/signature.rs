@@ -65,9 +65,15 @@ pub struct Signature {
     pub updated: &'static [&'static str],
     /// Arrays that say where groups of rows begin, and the one whose rows they are: each rises from 0 to how many these are.
     pub bounds: &'static [[&'static str; 2]],
+    /// The array of a class for each row, the one whose last axis has the classes, and the number whose value stands for no class, with its
+    /// usual one.
+    pub(crate) labels: Option<Labels>,
     /// Axes whose extents follow from the problem, numbers included, as an image's behind a convolution.
     pub(crate) follows: &'static [Follows],
 }
+
+/// Labels, what has as many columns as there are classes, and the number whose value labels rows that have none.
+pub(crate) type Labels = ([&'static str; 2], (&'static str, f64));
 
 /// An axis and its extent in a problem.
 pub(crate) type Follows = (&'static str, fn(&Problem) -> Result<u64, Unsupported>);
@@ -75,7 +81,18 @@ pub(crate) type Follows = (&'static str, fn(&Problem) -> Result<u64, Unsupported
 impl Signature {
     /// Without numbers.
     pub(crate) const fn new(inputs: &'static [Operand], outputs: &'static [Operand]) -> Signature {
-        Signature { inputs, outputs, scalars: &[], types: &[], sums: &[], rereads: None, updated: &[], bounds: &[], follows: &[] }
+        Signature {
+            inputs,
+            outputs,
+            scalars: &[],
+            types: &[],
+            sums: &[],
+            rereads: None,
+            updated: &[],
+            bounds: &[],
+            labels: None,
+            follows: &[],
+        }
     }
 
     /// With arrays of types of their own.
@@ -119,18 +136,40 @@ impl Signature {
         Signature { bounds, ..self }
     }
 
+    /// With an array of labels, what has their classes, and the number that stands for none.
+    pub(crate) const fn labels(self, labels: &'static str, classes_of: &'static str, ignored: (&'static str, f64)) -> Signature {
+        Signature { labels: Some(([labels, classes_of], ignored)), ..self }
+    }
+
     /// Refuses values that the operator cannot take, of arrays in the host's memory. What lies on a device is not looked at: it would have to be
     /// waited for and fetched.
     ///
     /// # Errors
-    /// Bounds that do not rise from 0 to the number of rows.
-    pub fn refuse_values<'t>(&self, find: impl Fn(&str) -> Option<&'t Tensor>) -> Result<(), CallError> {
+    /// Bounds that do not rise from 0 to the number of rows, and labels that are no classes.
+    pub fn refuse_values<'t>(&self, scalars: &[(&str, f64)], find: impl Fn(&str) -> Option<&'t Tensor>) -> Result<(), CallError> {
         for &[name, rows_of] in self.bounds {
             if let (Some(bounds), Some(of)) = (find(name).filter(|bounds| bounds.device().is_cpu()), find(rows_of)) {
                 refuse_bounds((name, bounds), (rows_of, of))?;
             }
         }
-        Ok(())
+        self.refuse_labels(scalars, &find)
+    }
+
+    /// A label that is no class has no logit: what stands for it would be taken from beyond the row.
+    fn refuse_labels<'t>(&self, scalars: &[(&str, f64)], find: &impl Fn(&str) -> Option<&'t Tensor>) -> Result<(), CallError> {
+        let Some(([name, classes_of], (number, usual))) = self.labels else { return Ok(()) };
+        let (Some(labels), Some(of)) = (find(name).filter(|labels| labels.device().is_cpu()), find(classes_of)) else {
+            return Ok(());
+        };
+        // An array without axes is refused for that.
+        let Some(&classes) = of.shape().last() else { return Ok(()) };
+        let ignored = scalars.iter().find(|(name, _)| *name == number).map_or(usual, |(_, value)| *value);
+        let values = labels.to_f64().map_err(|error| CallError::Memory { name, error })?;
+        let is_label = |value: &f64| *value == ignored || (0.0..classes as f64).contains(value);
+        let Some(at) = values.iter().position(|value| !is_label(value)) else { return Ok(()) };
+        let why =
+            format!("{} at place {at} is no class of `{classes_of}`, which has {classes}, nor `{number}`, {ignored}", values[at]);
+        Err(CallError::Values { name, why })
     }
 
     /// The arrays, those that are read first.
@@ -282,7 +321,8 @@ mod tests {
         let rows = Tensor::ones(DType::F16, &[5, 2]).unwrap();
         let said = |bounds: &[i32]| {
             let bounds = Tensor::from_vec(&[bounds.len()], bounds.to_vec()).unwrap();
-            signature.refuse_values(|name| Some(if name == "A" { &rows } else { &bounds })).map_err(|error| error.to_string())
+            let find = |name: &str| Some(if name == "A" { &rows } else { &bounds });
+            signature.refuse_values(&[], find).map_err(|error| error.to_string())
         };
         assert_eq!(said(&[0, 2, 2, 5]), Ok(()));
         assert_eq!(
@@ -291,6 +331,23 @@ mod tests {
         );
         assert_eq!(said(&[-1, 3, 5]), Err("`offsets`: the first bound is -1, and the first group begins with row 0".to_string()));
         assert_eq!(said(&[0, 3, 6]), Err("`offsets`: the last bound is 6, and `A` has 5 rows".to_string()));
+    }
+
+    #[test]
+    fn labels_are_classes_or_the_one_to_ignore() {
+        let signature = Signature::new(&[], &[Operand("loss", "")]).labels("labels", "x", ("ignore_index", -100.0));
+        let x = Tensor::ones(DType::F16, &[3, 4]).unwrap();
+        let said = |labels: [i32; 3], scalars: &[(&str, f64)]| {
+            let labels = Tensor::from_vec(&[3], labels.to_vec()).unwrap();
+            let find = |name: &str| Some(if name == "x" { &x } else { &labels });
+            signature.refuse_values(scalars, find).map_err(|error| error.to_string())
+        };
+        assert_eq!((said([0, 3, -100], &[]), said([0, 9, 3], &[("ignore_index", 9.0)])), (Ok(()), Ok(())));
+        assert_eq!(
+            said([0, 3, 4], &[]),
+            Err("`labels`: 4 at place 2 is no class of `x`, which has 4, nor `ignore_index`, -100".to_string())
+        );
+        assert!(said([0, -1, 3], &[]).is_err() && said([0, -100, 3], &[("ignore_index", 9.0)]).is_err());
     }
 
     #[test]

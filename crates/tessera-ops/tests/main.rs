@@ -4,4 +4,5 @@ mod calls;
 mod packed;
 mod shared;
 mod suite;
+mod values;
 mod ways;

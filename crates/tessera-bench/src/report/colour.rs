@@ -7,6 +7,7 @@
 use serde::Serialize;
 
 use crate::random::Digest;
+use crate::selection::FOREMOST;
 
 /// A colour on a light and on a dark page.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -15,23 +16,7 @@ pub(super) struct Colour {
     pub(super) dark: &'static str,
 }
 
-const LIBRARY: [&str; 13] = [
-    "gemm",
-    "attention",
-    "softmax",
-    "layer_norm",
-    "rms_norm",
-    "vector",
-    "bandwidth",
-    "linear_w4",
-    "gemm_scaled",
-    "linear",
-    "permute",
-    "gemm_grouped",
-    "histogram",
-];
-
-/// The library's, in the order of `LIBRARY`, then those that are shared.
+/// The foremost operators', in the order of `FOREMOST`, then those that are shared.
 pub(super) const COLOURS: [Colour; 18] = [
     Colour { light: "#3e3fbc", dark: "#5881fd" },
     Colour { light: "#7b1f06", dark: "#df9793" },
@@ -55,25 +40,32 @@ pub(super) const COLOURS: [Colour; 18] = [
 
 /// The index of an operator's colour; its CSS class is `o` with this number.
 pub(super) fn colour(operator: &str) -> usize {
-    LIBRARY.iter().position(|name| *name == operator).unwrap_or_else(|| {
+    FOREMOST.iter().position(|name| *name == operator).unwrap_or_else(|| {
         let mut digest = Digest::default();
         digest.bytes(operator.as_bytes());
-        LIBRARY.len() + (digest.finish() % (COLOURS.len() - LIBRARY.len()) as u64) as usize
+        FOREMOST.len() + (digest.finish() % (COLOURS.len() - FOREMOST.len()) as u64) as usize
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
     fn operators_of_the_benchmark_suite_have_their_own() {
-        assert!(LIBRARY.iter().all(|name| tessera_ops::find(name).is_some()), "a colour of no operator");
+        assert!(FOREMOST.iter().all(|name| tessera_ops::find(name).is_some()), "a colour of no operator");
+        let own: BTreeSet<usize> = FOREMOST.iter().map(|name| colour(name)).collect();
+        assert_eq!(own.len(), FOREMOST.len(), "two operators have one colour");
+        for of in [|colour: &Colour| colour.light, |colour: &Colour| colour.dark] {
+            assert_eq!(COLOURS.iter().map(of).collect::<BTreeSet<&str>>().len(), COLOURS.len(), "a colour stands twice");
+        }
         let suite = tessera_ops::OPERATORS.iter().filter(|operator| !(operator.suite)().is_empty());
-        let taken: std::collections::BTreeSet<usize> = suite.clone().map(|operator| colour(operator.name)).collect();
-        assert!(taken.iter().all(|&at| at < LIBRARY.len()), "{taken:?}");
+        let taken: BTreeSet<usize> = suite.clone().map(|operator| colour(operator.name)).collect();
+        assert!(taken.iter().all(|&at| at < FOREMOST.len()), "{taken:?}");
         assert_eq!(taken.len(), suite.count());
-        assert!((LIBRARY.len()..COLOURS.len()).contains(&colour("my_kernel")));
+        assert!((FOREMOST.len()..COLOURS.len()).contains(&colour("my_kernel")));
         assert_eq!(colour("my_kernel"), colour("my_kernel"));
     }
 

@@ -154,4 +154,13 @@ pub(super) const CASES: &[Case] = &[
             edit("reciprocals are taken for variances", &[("batch = (1.0 / (s * s) - eps)", "batch = (1.0 / s - eps)")]),
         ],
     },
+    Case {
+        operator: "running_statistics",
+        extents: &[("channels", 100)],
+        variant: "unbiased=1.25",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[edit("the variance is taken as it is", &[("(1.0 / (s * s) - eps) * unbiased", "(1.0 / (s * s) - eps)")])],
+    },
 ];

@@ -1,5 +1,7 @@
 //! Broken elementwise operators, fused ones, codes with scales, random numbers and rotary position embedding.
 
+use tessera_ops::Fill;
+
 use super::{Case, Mutant, edit, one_block_short, relaunch};
 
 /// Three tiles, the last one ragged.
@@ -120,6 +122,22 @@ pub(super) const CASES: &[Case] = &[
         "",
         &[edit("the cube's slope is not tripled", &[("SQRT_8_OVER_PI * 3.0 * 0.044715", "SQRT_8_OVER_PI * 0.044715")])],
     ),
+    Case {
+        operator: "gelu_tanh_backward",
+        extents: ELEMENTS,
+        variant: "",
+        policy: "fp32",
+        // Squares are too large for 32 bits, and what is not the slope's times the element, too.
+        data: |mut plan| {
+            plan.tensors[0].fill = Fill::Normal { mean: 0.0, sd: 3e37 };
+            plan
+        },
+        text: &[],
+        mutants: &[
+            edit("squares overflow", &[("square = ct.minimum(t * t, 1000.0)", "square = t * t")]),
+            edit("elements are multiplied first", &[("t * (inner * (s * (1.0 - s)))", "(t * inner) * (s * (1.0 - s))")]),
+        ],
+    },
     case(
         "swiglu",
         ELEMENTS,

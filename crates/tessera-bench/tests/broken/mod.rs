@@ -93,6 +93,9 @@ fn normal(mut plan: Plan, mean: f64, sd: f64) -> Plan {
     plan
 }
 
+/// What masks are: little above the lowest number of 32 bits.
+const LOW: f64 = -3.3e38;
+
 /// Replaces an argument of the first launch.
 fn set(plan: &mut Plan, name: &str, value: Argument) {
     let slot = plan.launches[0].arguments.iter_mut().find(|(n, _)| *n == name);

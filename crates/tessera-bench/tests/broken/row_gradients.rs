@@ -3,7 +3,7 @@
 use tessera_ops::{Argument, Fill, Machine, Plan, Problem};
 use tessera_types::Arch;
 
-use super::{Case, edit, normal, set};
+use super::{Case, LOW, edit, normal, set};
 
 /// Several tiles of rows, the last one ragged.
 const NORM: &[(&str, u64)] = &[("batch", 3), ("sequence", 41), ("hidden", 1000)];
@@ -142,6 +142,15 @@ pub(super) const CASES: &[Case] = &[
         ],
     },
     Case {
+        operator: "log_softmax",
+        extents: LONG,
+        variant: "",
+        policy: "fp32",
+        data: |_| normal(on_gpu("log_softmax", ""), LOW, 0.0),
+        text: &[],
+        mutants: &[edit("no element is that low", &[("-3.4028234663852886e38", "-3.0e38")])],
+    },
+    Case {
         operator: "log_softmax_backward",
         extents: ROWS,
         variant: "",
@@ -162,8 +171,20 @@ pub(super) const CASES: &[Case] = &[
         text: &[],
         mutants: &[
             edit("what was summed is not brought to the new largest element", &[("total * e + 1.0", "total + 1.0")]),
-            edit("parts are added as they are", &[("all = power(parts - top, ACC) * ct.load", "all = ct.load")]),
+            edit("parts are added as they are", &[("all = below(parts, top, ACC) * ct.load", "all = ct.load")]),
         ],
+    },
+    Case {
+        operator: "log_sum_exp",
+        extents: LONG,
+        variant: "",
+        policy: "fp32",
+        data: |_| in_three_parts(normal(on_gpu("log_sum_exp", ""), LOW, 0.0)),
+        text: &[],
+        mutants: &[edit(
+            "no element is that low",
+            &[("ct.full((1, CHUNK), -float(\"inf\"), ACC)", "ct.full((1, CHUNK), -3.0e38, ACC)")],
+        )],
     },
     Case {
         operator: "cross_entropy",
@@ -276,6 +297,30 @@ pub(super) const CASES: &[Case] = &[
                 "it is the sum of squares' gradient",
                 &[("factor = 2.0 * d if OP == \"sum_squares\" else", "factor = 2.0 * d if OP == \"norm\" else")],
             ),
+        ],
+    },
+    Case {
+        operator: "reduce_rows_backward",
+        extents: ROWS,
+        variant: "mean",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("it is the sum's", &[(" / ct.full((ROWS, 1), count, ACC)", " / ct.full((ROWS, 1), 1, ACC)")]),
+            edit("all rows have the first ones' cotangents", &[("row_number(dy, i, ROWS) /", "row_number(dy, 0, ROWS) /")]),
+        ],
+    },
+    Case {
+        operator: "reduce_rows_backward",
+        extents: ROWS,
+        variant: "max",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit("each has all of the cotangent", &[("share = d / count", "share = d")]),
+            edit("others have it", &[("ct.where(v == top, share, 0.0)", "ct.where(v == top, 0.0, share)")]),
         ],
     },
 ];

@@ -3,7 +3,7 @@
 use tessera_ops::Argument;
 use tessera_types::DType;
 
-use super::{Case, edit, in_pieces, normal, one_block_short, relaunch, set};
+use super::{Case, LOW, edit, in_pieces, normal, one_block_short, relaunch, set};
 
 /// Three blocks of rows, the last one ragged.
 const NORM: &[(&str, u64)] = &[("batch", 3), ("sequence", 11), ("hidden", 1000)];
@@ -124,6 +124,15 @@ pub(super) const CASES: &[Case] = &[
             ),
             edit("the count is not set back", &[("gone == 2 * PIECES", "gone == -1")]),
         ],
+    },
+    Case {
+        operator: "softmax",
+        extents: LONG_SCORES,
+        variant: "",
+        policy: "fp32",
+        data: |_| normal(in_pieces("softmax", LONG_SCORES), LOW, 0.0),
+        text: &[],
+        mutants: &[edit("no element is that low", &[("-3.4028234663852886e38", "-3.0e38")])],
     },
     Case {
         operator: "layer_norm",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tessera::bench::{
-    Allowance, Entry, Fault, GateOptions, GateReport, Library, Selection, Sizes, Suite, TESSERA, check as gate,
+    Allowance, Entry, Fault, GateOptions, GateReport, Library, Selection, Sizes, Status, Suite, TESSERA, check as gate,
 };
 use tessera::compile::CompileOptions;
 use tessera::runtime::{Device, DriverDevice, Lock};
@@ -88,6 +88,20 @@ impl Checked {
     fn is_wrong(&self) -> bool {
         self.why().is_some() && !(is_left_out(&self.outcome) && self.texts.is_empty())
     }
+
+    /// In which way it is wrong: what the gate says, and the first finding where findings make it fail.
+    fn way(&self) -> Option<Way> {
+        let status = self.outcome.as_ref().map_or_else(|fault| fault.status, |report| report.status);
+        let finding = self.findings.first().filter(|_| !self.texts.is_empty()).map(|finding| finding.id.clone());
+        self.is_wrong().then_some(Way { status, finding })
+    }
+}
+
+/// How a case is wrong: two that are wrong in one way have the same fault, as far as can be told.
+#[derive(Clone, Debug, PartialEq)]
+struct Way {
+    status: Status,
+    finding: Option<String>,
 }
 
 impl Checker<'_> {
@@ -128,8 +142,8 @@ impl Checker<'_> {
         Ok(Some(again))
     }
 
-    /// The smallest problem near one that is wrong which is wrong as well; none where it is the smallest, or the device does not come back.
-    fn shrink(&mut self, entry: &Entry, implementation: &str) -> Result<Option<Entry>, Failure> {
+    /// A smaller problem than one that is wrong which is wrong in the same way; none where none is found, or the device does not come back.
+    fn shrink(&mut self, entry: &Entry, (implementation, way): (&str, &Way)) -> Result<Option<Entry>, Failure> {
         let mut gone = false;
         let found = smallest(entry, |smaller| {
             if gone {
@@ -137,9 +151,9 @@ impl Checker<'_> {
             }
             let library = Library::of(vec![smaller.clone()], self.options.clone(), self.opened.device.clone());
             let library = self.ready(library);
-            let is_wrong = self.check(&library, 0, implementation).is_wrong();
+            let found = self.check(&library, 0, implementation).way();
             gone = self.lost()? == Some(false);
-            Ok(is_wrong)
+            Ok(found.as_ref() == Some(way))
         })?;
         Ok(found)
     }
@@ -182,7 +196,7 @@ fn check_operators(arguments: &Check) -> Outcome {
         let precision = key.precision.clone();
         bar.set_message(shown.clone());
         let checked = checker.check(&library, *number, implementation);
-        let is_wrong = checked.is_wrong();
+        let way = checked.way();
         tally.take((&operator, &precision), &shown, checked);
         bar.inc(1);
         match checker.lost()? {
@@ -193,8 +207,8 @@ fn check_operators(arguments: &Check) -> Outcome {
             Some(true) => library = checker.select(&selection)?,
             None => {}
         }
-        if is_wrong && arguments.cases.is_some() {
-            let smaller = checker.shrink(library.entry(*number), implementation)?;
+        if let Some(way) = way.filter(|_| arguments.cases.is_some()) {
+            let smaller = checker.shrink(library.entry(*number), (implementation, &way))?;
             // An emulated device may have been opened again on the way.
             library = checker.select(&selection)?;
             smaller.iter().for_each(|entry| tally.note(&format!("the smallest that was found: {}", entry.problem)));
@@ -211,4 +225,28 @@ fn progress_bar(cases: usize, is_json: bool) -> ProgressBar {
     }
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} left, {msg}");
     ProgressBar::new(cases as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::finding::Class;
+
+    use super::*;
+
+    fn failed(status: Status, ids: &[&str]) -> Checked {
+        let finding = |id: &&str| Finding::new(Class::Wrong, id, "found");
+        let texts = ids.iter().map(|id| id.to_string()).collect();
+        Checked { outcome: Err(Fault::new(status, "a fault")), texts, findings: ids.iter().map(finding).collect() }
+    }
+
+    /// A smaller problem that does not compile says nothing of one whose result is wrong.
+    #[test]
+    fn another_fault_is_another_way() {
+        let way = |status, ids: &[&str]| failed(status, ids).way();
+        assert_eq!(way(Status::Incorrect, &[]), way(Status::Incorrect, &[]));
+        assert_ne!(way(Status::Incorrect, &[]), way(Status::CompileError, &[]));
+        assert_ne!(way(Status::RuntimeError, &["race"]), way(Status::RuntimeError, &["out-of-bounds"]));
+        assert_ne!(way(Status::RuntimeError, &["race"]), way(Status::RuntimeError, &[]));
+        assert_eq!((way(Status::Unsupported, &[]), way(Status::Unsupported, &["race"]).is_some()), (None, true));
+    }
 }

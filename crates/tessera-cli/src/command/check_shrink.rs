@@ -1,4 +1,4 @@
-//! A smaller problem that is wrong as well, where one of random sizes is: less to look at.
+//! A smaller problem that is wrong in the same way, where one of random sizes is: less to look at.
 
 use tessera::bench::Entry;
 
@@ -7,8 +7,8 @@ use crate::failure::Failure;
 /// Problems that are tried.
 const TRIES: usize = 40;
 
-/// The smallest problem that `is_wrong` says is wrong, from one that is; none where no smaller one is. An extent after the other goes to 1, else to a half
-/// of what it is, else to one less, as long as that leaves the problem wrong.
+/// A smaller problem that `is_wrong` says is wrong, from one that is; none where none is found. An extent after the other goes to 1, else to a half of what
+/// it is, else to one less, as long as that leaves the problem wrong. After 40 problems it stops, with the smallest so far.
 pub(crate) fn smallest(
     entry: &Entry,
     mut is_wrong: impl FnMut(&Entry) -> Result<bool, Failure>,
@@ -59,5 +59,16 @@ mod tests {
         assert_eq!(found(|_, _| true), Some((1, 1)));
         assert_eq!(found(|m, n| m == 300 && n == 77), None);
         assert_eq!(found(|_, n| n % 2 == 1), Some((1, 1)));
+    }
+
+    #[test]
+    fn it_stops_after_so_many_tries() {
+        let tries = std::cell::Cell::new(0);
+        let counted = |m: u64, _| {
+            tries.set(tries.get() + 1);
+            // It goes down by one, and at each step a problem with m at 1 and one with a half of it are right.
+            m >= 200
+        };
+        assert_eq!((found(counted), tries.get()), (Some((287, 1)), TRIES));
     }
 }

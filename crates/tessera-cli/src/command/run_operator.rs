@@ -72,7 +72,7 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
     };
     call.lock = locking::read(&arguments.optimise.locking, None)?.filter(|_| Lock::is_asked(&options));
     let resolved = operator.resolve_in(&call, policy).map_err(call_failure)?;
-    signature.refuse_values(contents).map_err(call_failure)?;
+    signature.refuse_values(&call.scalars, contents).map_err(call_failure)?;
     let made_here = |shape: &[usize], dtype| Tensor::empty(dtype, shape).and_then(|empty| empty.to_device(device));
     let outputs = resolved.outputs().iter().map(|output| match &output.given {
         Some(given) => Ok(given.clone()),

@@ -22,7 +22,11 @@ pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) operator: &'static str,
     pub(crate) policy: &'static str,
+    /// The kernel's file: `gemm.py`.
+    pub(crate) file: &'static str,
     pub(crate) kernel: &'static str,
+    /// The problem's, without its numbers.
+    pub(crate) variant: String,
     pub(crate) args: Args,
     /// Blocks of the launch, and what it is given by name, as far as it is no type.
     pub(crate) grid: [u32; 3],
@@ -79,7 +83,9 @@ pub(crate) fn cases(arch: Arch) -> Vec<Case> {
                         name: format!("{} {} {policy} {problem}", operator.name, launch.kernel),
                         operator: operator.name,
                         policy,
+                        file: from.name,
                         kernel: launch.kernel,
+                        variant: problem.kind(),
                         args: arguments(file, from.name, &plan, launch),
                         grid: launch.grid,
                         given: launch.arguments.iter().filter_map(|argument| given(argument, &plan)).collect(),

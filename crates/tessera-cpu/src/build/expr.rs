@@ -403,7 +403,6 @@ impl Builder<'_> {
         let slots = assign_slots(&mut nodes, &sinks);
         let slot_bytes = nodes.iter().map(|node| u16::from(node.bytes)).max().unwrap_or(8).max(1);
         let strip = strip_length(&sinks, len);
-        self.scratch_bytes = self.scratch_bytes.max(slots as usize * (strip * slot_bytes as usize + 64) + 64);
         let operations = nodes.iter().filter(|node| matches!(node.kind, NodeKind::Op(..))).count();
         if operations >= 2 && len > 1 {
             let loads =
@@ -418,7 +417,8 @@ impl Builder<'_> {
         if let Some(tape) = &tape {
             self.scratch_bytes = self.scratch_bytes.max(tape.scratch_bytes(&nodes, &sinks));
         }
-        let group = Group { len, strip, nodes, sinks, slot_bytes, tape };
+        let group = Group { len, strip, nodes, sinks, slots, slot_bytes, tape };
+        self.scratch_bytes = self.scratch_bytes.max(group.slots_size());
         (Grouped { group, places }, kept)
     }
 

@@ -77,11 +77,12 @@ impl Machine<'_> {
     /// # Safety
     /// As for [`Machine::run`], and parameters hold that many elements.
     pub(super) unsafe fn strips(&mut self, group: &Group, len: usize, params: &Params<'_>) -> Ran<()> {
+        debug_assert!(group.slots_size() <= self.launch.plan.scratch_bytes, "strip registers lie in the plan's memory");
         let mut frame = Frame {
             group,
             params,
             scratch: self.memory.scratch.at(0),
-            slot_size: (group.strip * group.slot_bytes as usize + 64).next_multiple_of(64),
+            slot_size: group.slot_size(),
             strips: SmallVec::from_elem(std::ptr::null(), group.nodes.len()),
             windows: SmallVec::new(),
             targets: SmallVec::new(),

@@ -143,7 +143,7 @@ impl Lowerer<'_> {
         let index = self.tile_index(&args.at(1), rank, array.index).map_err(of)?;
         let (tile, scalar) = self.array_tile_shape(&args.at(2), rank)?;
         let dim_map = self.require_order(&args.at(3), rank)?;
-        let padding = self.padding_mode(&args.at(4))?;
+        let padding = self.padding_mode(&args.at(4), array.dtype)?;
         let inbounds = !self.require_bool(&args.at(5))?;
         let latency = self.latency(&args.at(6))?;
         let allow_tma = self.optional_bool(&args.at(7))?;

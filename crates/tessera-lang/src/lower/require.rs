@@ -3,13 +3,14 @@
 use smallvec::SmallVec;
 use tessera_ir::attrs::{MemoryOrder, MemoryScope, Rounding};
 use tessera_ir::{Diagnostic, Padding, Shape, Span};
-use tessera_types::DType;
+use tessera_types::{DType, FloatFormat};
 
 use super::operand::At;
 use super::{Lowerer, Res};
 use crate::builtins::enum_member;
 use crate::diagnostics::id;
 use crate::number::Num;
+use crate::promote::dtype_name;
 use crate::value::{Val, show_shape};
 
 /// A tile has at most this many elements.
@@ -196,15 +197,25 @@ impl Lowerer<'_> {
         }
     }
 
-    pub(crate) fn padding_mode(&self, at: &At) -> Res<Padding> {
-        Ok(match self.require_enum(at, "PaddingMode")? {
-            "ZERO" => Padding::Zero,
-            "NEG_ZERO" => Padding::NegZero,
-            "NAN" => Padding::Nan,
-            "POS_INF" => Padding::PosInf,
-            "NEG_INF" => Padding::NegInf,
-            _ => Padding::Undetermined,
-        })
+    /// What elements beside an array of this type are taken for.
+    pub(crate) fn padding_mode(&self, at: &At, dtype: DType) -> Res<Padding> {
+        let format = FloatFormat::of(dtype);
+        let lacks = |code: fn(&FloatFormat) -> Option<u64>| format.is_some_and(|format| code(format).is_none());
+        let (padding, missing) = match self.require_enum(at, "PaddingMode")? {
+            "ZERO" => (Padding::Zero, None),
+            "NEG_ZERO" => (Padding::NegZero, None),
+            "NAN" => (Padding::Nan, lacks(FloatFormat::nan_code).then_some("NaN")),
+            "POS_INF" => (Padding::PosInf, lacks(FloatFormat::infinity_code).then_some("infinity")),
+            "NEG_INF" => (Padding::NegInf, lacks(FloatFormat::infinity_code).then_some("infinity")),
+            _ => (Padding::Undetermined, None),
+        };
+        match missing {
+            Some(missing) => Err(Box::new(
+                Diagnostic::error(id::VALUE_RANGE, at.1, format!("`{}` has no {missing} to pad with", dtype_name(dtype)))
+                    .help("pad with `ct.PaddingMode.ZERO`, cast the tile and mask it with `ct.where`"),
+            )),
+            None => Ok(padding),
+        }
     }
 
     pub(crate) fn rounding_mode(&self, at: &At) -> Res<Option<Rounding>> {

@@ -19,7 +19,7 @@ impl Lowerer<'_> {
     pub(crate) fn tiled_view(&mut self, array: &std::rc::Rc<Array>, args: &Args) -> Res<Val> {
         let rank = array.shape.len();
         let (tile, scalar) = self.array_tile_shape(&args.at(0), rank)?;
-        let padding = self.padding_mode(&args.at(1))?;
+        let padding = self.padding_mode(&args.at(1), array.dtype)?;
         let mut steps: SmallVec<[u32; 4]> = tile.iter().copied().collect();
         if !matches!(args.val(2), Val::None) {
             let given = self.require_ints(&args.at(2))?;
@@ -200,7 +200,7 @@ impl Lowerer<'_> {
         let array = self.require_array(&args.at(0), "load_advanced_indexing")?;
         let rank = array.shape.len();
         let (axis, shape, index) = self.advanced_index(&args.at(1), rank)?;
-        let padding = self.padding_mode(&args.at(2))?;
+        let padding = self.padding_mode(&args.at(2), array.dtype)?;
         let access = Access {
             order: MemoryOrder::Weak,
             scope: None,

@@ -55,7 +55,7 @@ macro_rules! activations {
 }
 
 /// Numbers that reach where activations bend, and where they end.
-const WIDE: Fill = Fill::Normal { mean: 0.0, sd: 2.0 };
+pub(crate) const WIDE: Fill = Fill::Normal { mean: 0.0, sd: 2.0 };
 
 const SLOPE: &[(&str, f64)] = &[("slope", 0.01_f32 as f64)];
 const ALPHA: &[(&str, f64)] = &[("alpha", 1.0)];
@@ -65,7 +65,8 @@ fn names(numbers: &[(&'static str, f64)]) -> &'static [&'static str] {
     match numbers.first() {
         Some(("slope", _)) => &["slope"],
         Some(("alpha", _)) => &["alpha"],
-        _ => &[],
+        Some((name, _)) => panic!("no list of `{name}`"),
+        None => &[],
     }
 }
 
@@ -169,6 +170,8 @@ fn inner(t: f64) -> (f64, f64) {
 }
 
 pub(crate) fn gelu_tanh_slope(t: f64) -> (f64, f64) {
+    // Beyond, the sigmoid is 0 or 1 and has no slope, and cubes overflow before that is multiplied.
+    let t = t.clamp(-30.0, 30.0);
     slope_of(gate_tanh(t), 1.0 / (1.0 + inner(t).0.exp()), inner(t).1, 6.0)
 }
 

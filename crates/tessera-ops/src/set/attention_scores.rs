@@ -31,14 +31,12 @@ pub(super) struct Numbers {
 
 impl Numbers {
     pub(super) fn of(problem: &Problem) -> Result<Numbers, Unsupported> {
-        let value = |(name, usual): (&str, f64)| problem.number(name).unwrap_or(usual);
-        let side = |number: (&str, f64)| match value(number) {
-            -1.0 => Ok(None),
-            keys if keys >= 0.0 && keys.fract() == 0.0 && keys <= f64::from(i32::MAX) => Ok(Some(keys as u64)),
-            keys => Err(Unsupported(format!("`{}` is {keys}: it is a number of keys, or -1 for all of them", number.0))),
+        let side = |number| {
+            let keys = problem.whole(number, -1..=i64::from(i32::MAX))?;
+            Ok::<_, Unsupported>(u64::try_from(keys).ok())
         };
         // Arguments of launches have 32 bits, in which a cap is neither 0 nor without end.
-        let softcap = value(SOFTCAP);
+        let softcap = problem.number(SOFTCAP.0).unwrap_or(SOFTCAP.1);
         let passed = softcap as f32;
         if !(softcap == 0.0 || passed > 0.0 && passed.is_finite()) {
             return Err(Unsupported(format!("scores that are capped at {softcap}")));

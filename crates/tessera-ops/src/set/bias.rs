@@ -11,10 +11,10 @@ use tessera_types::{DType, ErrorModel, Policy, unit_roundoff};
 use crate::draw::Draw;
 use crate::element::{storable, sum, underflow};
 use crate::operator::{
-    Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
+    Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
-use crate::set::activations;
+use crate::set::activations::{self, WIDE};
 use crate::set::{pointwise, rows};
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
@@ -28,6 +28,15 @@ enum Activation {
 }
 
 impl Activation {
+    /// Operations of an element, the bias's addition among them: of the value, and of the gradients.
+    fn flops(self) -> [u64; 2] {
+        match self {
+            Activation::Relu => [2, 3],
+            Activation::Silu => [6, 11],
+            Activation::Gelu => [28, 32],
+        }
+    }
+
     /// The value at an argument that is off by so many units of roundoff, and the units that it is off by.
     fn value(self, t: f64, off: f64) -> (f64, f64) {
         let (value, lost) = match self {
@@ -175,7 +184,7 @@ fn forward(
         outputs: vec![OutputRows { tensor: 2, rows: count, row_len: n, exact: false }],
         tensors,
         launches: vec![LaunchSpec::new(kernel, arguments, rows::grid(count.div_ceil(tile_rows) * n.div_ceil(columns), 1)?)],
-        work: work(bytes + packed_bytes(storage, n as u64), bytes, count * n),
+        work: work(bytes + packed_bytes(storage, n as u64), bytes, activation.flops()[0] * (count * n) as u64),
         exact_lane: false,
         reference: Box::new(Biased { activation, count, n, out: storage, acc, gradient: false }),
     })
@@ -217,22 +226,20 @@ fn backward(
         ],
         tensors,
         launches: vec![LaunchSpec::new(kernel, arguments, rows::grid(parts * across, 1)?)],
-        work: work(2 * bytes + line, bytes + line, count * n),
+        work: work(2 * bytes + line, bytes + line, activation.flops()[1] * (count * n) as u64),
         exact_lane: false,
         reference: Box::new(Biased { activation, count, n, out: storage, acc, gradient: true }),
     })
 }
-
-const WIDE: Fill = Fill::Normal { mean: 0.0, sd: 2.0 };
 
 fn named(tensors: &[TensorSpec], acc: DType) -> Vec<(&'static str, Argument)> {
     let tensors = tensors.iter().enumerate().map(|(at, tensor)| (tensor.name, Argument::Tensor(at)));
     tensors.chain([("ACC", Argument::Type(acc))]).collect()
 }
 
-fn work(read_bytes: u64, write_bytes: u64, elements: usize) -> Work {
+fn work(read_bytes: u64, write_bytes: u64, flops: u64) -> Work {
     let formula = "each array read or written once";
-    Work { read_bytes, write_bytes, flops: 8 * elements as u64, compute: None, metric: Metric::Bandwidth, formula }
+    Work { read_bytes, write_bytes, flops, compute: None, metric: Metric::Bandwidth, formula }
 }
 
 struct Biased {

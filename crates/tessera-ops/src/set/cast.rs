@@ -67,6 +67,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let (Storage::Plain(from), Some(to)) = (policy.storage(), policy.result()) else {
         return Err(Unsupported(format!("cast says what it gives, as `fp32->bf16`, and `{policy}` does not")));
     };
+    CAST.refuse_unlisted(policy)?;
     let n = problem.get("n") as usize;
     let tile = rows::elementwise_tile(n, machine);
     // Some beyond what the narrow types hold.

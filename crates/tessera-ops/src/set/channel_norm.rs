@@ -12,6 +12,7 @@ use crate::operator::{Argument, Fill, LaunchSpec, Machine, Operator, OutputRows,
 use crate::problem::Problem;
 use crate::set::channel_reference::{Layout, Normalised, What};
 use crate::set::norm::EPS;
+use crate::set::norm_backward;
 use crate::set::rows;
 use crate::set::rowwise::int;
 use crate::signature::{Calls, Operand, Signature};
@@ -219,11 +220,12 @@ const SUMMED: (usize, usize) = (64, 32);
 fn group(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let case = Case::of("group_norm", problem, policy, machine)?;
     let [batch, channels, pixels] = case.sizes;
-    let groups = problem.number("groups").unwrap_or(NUMBERS[0].1);
-    if groups < 1.0 || groups.fract() != 0.0 || !channels.is_multiple_of(groups as usize) {
+    let groups = problem.whole(NUMBERS[0], 1..=i64::from(i32::MAX))? as usize;
+    if !channels.is_multiple_of(groups) {
         return Err(Unsupported(format!("{channels} channels are not divided into {groups} groups of one size")));
     }
-    let groups = groups as usize;
+    // Any number divides no channels: they are one group, so that as many as that number are not counted for each image.
+    let groups = groups.min(channels.max(1));
     let each = channels / groups;
     let image = [batch * groups, each, pixels];
     let mut tensors = vec![case.stored("x", image, Role::Input), case.stored("weight", [channels], Role::Input)];
@@ -264,7 +266,8 @@ fn group(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
     if what == What::Backward {
         let mut arguments = rows::arrays(&tensors, &["dweights", "dbiases", "dweight", "dbias"]);
         arguments.extend([int("PARTS", SUMMED.0), int("COLUMNS", SUMMED.1)]);
-        launches.push(LaunchSpec::new("sums_over_images", arguments, rows::grid(channels, SUMMED.1)?));
+        let sums = LaunchSpec::new("layer_norm_sums", arguments, rows::grid(channels, SUMMED.1)?);
+        launches.push(sums.of_file(norm_backward::FILE));
     }
     Ok(case.plan(tensors, launches, Layout::Groups(groups), what))
 }

@@ -37,6 +37,9 @@ pub(crate) struct Normalised {
     pub(crate) acc: DType,
 }
 
+/// The most elements of a tile.
+const TOGETHER: f64 = 8192.0;
+
 /// What is known of elements that are normalised together.
 #[derive(Clone, Copy, Debug)]
 struct Known {
@@ -90,6 +93,11 @@ impl Normalised {
         (rows * self.pixels()) as f64
     }
 
+    /// How many additions deep a sum of all elements is at most: those of a tile, and those of all tiles, which are put together.
+    fn depth(&self) -> f64 {
+        self.count().min(TOGETHER) + (self.count() / TOGETHER).floor()
+    }
+
     fn model(&self) -> ErrorModel {
         ErrorModel { floor: underflow(self.out), ..ErrorModel::nearest(self.out, self.acc) }
     }
@@ -124,7 +132,7 @@ impl Normalised {
         let n = self.count();
         let mean = sum(elements.iter().copied()) / n;
         let scale = 1.0 / (sum(elements.iter().map(|x| (x - mean) * (x - mean))) / n + EPS).sqrt();
-        Known { mean, scale, relative: 8.0 * u * n.sqrt(), absolute: 8.0 * u * (1.0 + (mean * scale).abs()) }
+        Known { mean, scale, relative: 8.0 * u * self.depth().sqrt(), absolute: 8.0 * u * (1.0 + (mean * scale).abs()) }
     }
 
     /// The statistics of some sets.
@@ -155,12 +163,12 @@ impl Normalised {
     /// Mean (0) or scale (1) of each channel, as results.
     fn statistics(&self, inputs: &dyn Inputs, which: usize, want: &mut [f64], bound: &mut [f64]) {
         let u = self.model().u_acc;
-        let n = self.count().sqrt();
+        let adding = 8.0 * u * self.depth().sqrt();
         want.par_iter_mut().zip(bound).enumerate().for_each(|(set, (want, bound))| {
             let Known { mean, scale, .. } = self.known(inputs, set);
             (*want, *bound) = match which {
-                0 => (mean, 8.0 * u * (mean.abs() + n / scale)),
-                _ => (scale, 8.0 * u * scale * (n + (mean * scale).abs())),
+                0 => (mean, 8.0 * u * mean.abs() + adding / scale),
+                _ => (scale, scale * (adding + 8.0 * u * (mean * scale).abs())),
             };
         });
     }
@@ -169,7 +177,7 @@ impl Normalised {
     fn sums_of(&self, inputs: &dyn Inputs, known: Known, row: usize) -> [Sum; 2] {
         let dy_at = if self.layout == Layout::Channels { 4 } else { 2 };
         let (x, dy) = (self.row(inputs, 0, row), self.row(inputs, dy_at, row));
-        let adding = 4.0 * self.model().u_acc * self.count().sqrt();
+        let adding = 4.0 * self.model().u_acc * self.depth().sqrt();
         let h = |x: &f64| (x - known.mean) * known.scale;
         let of_weight = Sum {
             value: sum(x.iter().zip(&dy).map(|(x, dy)| dy * h(x))),

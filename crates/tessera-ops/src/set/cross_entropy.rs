@@ -1,8 +1,7 @@
 //! Logarithms of sums of exponentials over rows, cross entropy of logits and labels, and their gradients.
 
-use crate::draw::Draw;
 use crate::element::sum;
-use crate::operator::{Argument, Operator};
+use crate::operator::{Argument, Operator, Unsupported};
 use crate::problem::Problem;
 use crate::set::rowwise::{self, Case, Of, Rowwise, index, one, row};
 use crate::signature::{Calls, Operand, Signature};
@@ -19,9 +18,11 @@ fn ignored(case: &Case) -> f64 {
     Problem::new(&[], case.variant.as_str()).number("ignore_index").unwrap_or(IGNORED)
 }
 
-/// The same as kernels are told it.
-fn ignored_argument(case: &Case) -> (&'static str, Argument) {
-    ("ignore_index", Argument::Int(ignored(case) as i64))
+/// The same as kernels are told it, beside labels of 32 bits.
+fn ignored_argument(case: &Case) -> Result<(&'static str, Argument), Unsupported> {
+    let problem = Problem::new(&[], case.variant.as_str());
+    let label = problem.whole(NUMBERS[0], i64::from(i32::MIN)..=i64::from(i32::MAX))?;
+    Ok(("ignore_index", Argument::Int(label)))
 }
 
 /// Sizes at the edges of tiles, and rows of which many have the label to ignore.
@@ -45,7 +46,7 @@ const OPERATOR: Operator = Operator {
     further_suite: || rowwise::suite(&[""]),
     quick: || PRECISIONS.iter().map(|&precision| (rowwise::problem(1024, 512, ""), precision)).collect(),
     edges: || rowwise::edges(&[""]),
-    draw,
+    draw: |draw| rowwise::draw(draw, &[""]),
     calls: Calls {
         variants: &[""],
         default: Some(""),
@@ -84,7 +85,7 @@ pub(crate) static CROSS_ENTROPY: Operator = Operator {
         signature: |_| {
             let signature =
                 Signature::new(&[X, Operand("labels", "..rows")], &[Operand("loss", "..rows"), Operand("lse", "..rows")]);
-            signature.types(&[("labels", DType::I32)]).scalars(&["ignore_index"])
+            signature.types(&[("labels", DType::I32)]).scalars(&["ignore_index"]).labels("labels", "x", NUMBERS[0])
         },
         ..OPERATOR.calls
     },
@@ -108,7 +109,7 @@ pub(crate) static CROSS_ENTROPY_BACKWARD: Operator = Operator {
                 Operand("dlse", "..rows"),
             ];
             let signature = Signature::new(INPUTS, &[Operand("dx", "..rows n")]).sums(&["lse", "dloss", "dlse"]);
-            signature.types(&[("labels", DType::I32)]).scalars(&["ignore_index"])
+            signature.types(&[("labels", DType::I32)]).scalars(&["ignore_index"]).labels("labels", "x", NUMBERS[0])
         },
         ..OPERATOR.calls
     },
@@ -120,15 +121,14 @@ pub(crate) static CROSS_ENTROPY_BACKWARD: Operator = Operator {
     ..OPERATOR
 };
 
-fn draw(draw: &mut Draw<'_>) -> Problem {
-    let [rows, n] = draw.extents(draw.elements(), [4096, 1 << 18]);
-    rowwise::problem(rows, n, "")
-}
-
 /// The logarithm of a row's sum of exponentials, and its largest error: of the sum, of powers, of a logarithm and of the last addition.
 fn log_sum(case: &Case, x: &[f64]) -> (f64, f64) {
     let u = tessera_types::unit_roundoff(case.acc);
     let most = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    // Of infinities there are no distances.
+    if most.is_infinite() {
+        return (if x.iter().any(|x| x.is_nan()) { f64::NAN } else { most }, 0.0);
+    }
     let logarithm = sum(x.iter().map(|x| (x - most).exp())).ln();
     (most + logarithm, case.adding() + u * (16.0 + 4.0 * logarithm + 2.0 * most.abs()))
 }
@@ -154,7 +154,7 @@ static ENTROPY: Rowwise = Rowwise {
     inputs: &[row("x"), index("labels")],
     outputs: &[one("loss"), one("lse")],
     launches: |case, tensors| {
-        rowwise::reduction(case, tensors, ["cross_entropy", "cross_entropy_parts"], &[ignored_argument(case)], BETWEEN)
+        rowwise::reduction(case, tensors, ["cross_entropy", "cross_entropy_parts"], &[ignored_argument(case)?], BETWEEN)
     },
     reference: |case, inputs, output, want, bound| {
         let (lse, error) = log_sum(case, &inputs[0]);
@@ -194,7 +194,7 @@ fn of_power(u: f64, distance: f64, terms: f64, power: f64) -> f64 {
 static ENTROPY_BACKWARD: Rowwise = Rowwise {
     inputs: &[row("x"), index("labels"), one("lse"), one("dloss"), one("dlse")],
     outputs: &[row("dx")],
-    launches: |case, tensors| rowwise::elementwise(case, tensors, "cross_entropy_backward", &[ignored_argument(case)]),
+    launches: |case, tensors| rowwise::elementwise(case, tensors, "cross_entropy_backward", &[ignored_argument(case)?]),
     reference: |case, inputs, _, want, bound| {
         let model = case.stored();
         let (x, label, lse, dlse) = (&inputs[0], inputs[1][0], inputs[2][0], inputs[4][0]);

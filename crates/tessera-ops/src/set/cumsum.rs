@@ -2,9 +2,7 @@
 
 use tessera_types::unit_roundoff;
 
-use crate::draw::Draw;
 use crate::operator::{Argument, LaunchSpec, Machine, Operator, Role, TensorSpec, Unsupported};
-use crate::problem::Problem;
 use crate::set::rows::{self, Division};
 use crate::set::rowwise::{self, Case, Rowwise, int, row};
 use crate::signature::{Calls, Operand, Signature};
@@ -25,7 +23,7 @@ const OPERATOR: Operator = Operator {
     further_suite: || rowwise::suite(&[""]),
     quick: || PRECISIONS.iter().map(|&precision| (rowwise::problem(1024, 512, ""), precision)).collect(),
     edges: || rowwise::edges(VARIANTS),
-    draw,
+    draw: |draw| rowwise::draw(draw, VARIANTS),
     calls: Calls {
         variants: VARIANTS,
         default: Some(""),
@@ -46,12 +44,6 @@ pub(crate) static CUMSUM_BACKWARD: Operator = Operator {
     plan: |problem, policy, machine| rowwise::plan(&BACKWARD, Case::of("cumsum_backward", problem, policy, machine)?, &[]),
     ..OPERATOR
 };
-
-fn draw(draw: &mut Draw<'_>) -> Problem {
-    let [rows, n] = draw.extents(draw.elements(), [4096, 1 << 18]);
-    let variant = draw.one_of(VARIANTS);
-    rowwise::problem(rows, n, variant)
-}
 
 static FORWARD: Rowwise = Rowwise {
     inputs: &[row("x")],

@@ -2,7 +2,6 @@
 
 use tessera_types::Policy;
 
-use crate::draw::Draw;
 use crate::element::sum;
 use crate::operator::{Argument, LaunchSpec, Machine, Operator, Plan, TensorSpec, Unsupported};
 use crate::problem::Problem;
@@ -26,7 +25,7 @@ const OPERATOR: Operator = Operator {
     further_suite: || rowwise::suite(&[""]),
     quick: || PRECISIONS.iter().map(|&precision| (rowwise::problem(1024, 512, ""), precision)).collect(),
     edges: || rowwise::edges(&[""]),
-    draw,
+    draw: |draw| rowwise::draw(draw, &[""]),
     calls: Calls {
         variants: &[""],
         default: Some(""),
@@ -89,11 +88,6 @@ pub(crate) static SOFTMAX_BACKWARD: Operator = Operator {
     plan: softmax_backward,
     ..OPERATOR
 };
-
-fn draw(draw: &mut Draw<'_>) -> Problem {
-    let [rows, n] = draw.extents(draw.elements(), [4096, 1 << 18]);
-    rowwise::problem(rows, n, "")
-}
 
 fn softmax_backward(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let [batch, heads, queries, keys] = ["batch", "heads", "queries", "keys"].map(|name| problem.get(name));

@@ -1,7 +1,7 @@
 //! Gradients of the norms: of `x`, and of what is common to all rows, whose gradients are sums over rows. Problems and numbers are the norms'.
 //!
 //! What is saved of the forward pass is nothing: a block that has a row and its cotangents knows the row's statistics for the price of two more
-//! reductions, where reading them would save no pass over `x`. Three ways to divide the work (`n` elements of a row):
+//! reductions, where reading them would save no pass over `x`. Two ways to divide the work (`n` elements of a row):
 //!
 //! | | launches | sums over rows |
 //! |---|---|---|
@@ -15,7 +15,8 @@ use tessera_types::{DType, ErrorModel, Policy};
 
 use crate::element::{storable, sum, underflow};
 use crate::operator::{
-    Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
+    Argument, Expected, Fill, Inputs, KernelFile, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec,
+    Unsupported,
 };
 use crate::problem::Problem;
 use crate::set::norm::{self, Centre, EPS};
@@ -25,6 +26,9 @@ use crate::work::{Metric, Work, packed_bytes};
 
 pub(crate) static RMS_NORM_BACKWARD: Operator = operator(Centre::Zero);
 pub(crate) static LAYER_NORM_BACKWARD: Operator = operator(Centre::Mean);
+
+/// Sums over rows of what blocks leave, for other operators, too.
+pub(crate) const FILE: KernelFile = KernelFile { name: "norm_backward.py", text: include_str!("../../kernels/norm_backward.py") };
 
 const PRECISIONS: &[&str] = &["fp32", "fp16", "bf16"];
 
@@ -42,8 +46,8 @@ const fn operator(centre: Centre) -> Operator {
             Centre::Mean => "gradient of layer normalisation: of x, weight and bias",
             Centre::Zero => "gradient of RMS normalisation: of x and weight",
         },
-        file: "norm_backward.py",
-        source: include_str!("../../kernels/norm_backward.py"),
+        file: FILE.name,
+        source: FILE.text,
         precisions: PRECISIONS,
         further_precisions: &["fp64"],
         suite: Vec::new,

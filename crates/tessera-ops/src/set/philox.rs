@@ -1,11 +1,14 @@
 //! Philox 4x32-10 (Salmon, Moraes, Dror and Shaw, 2011, "Parallel random numbers: as easy as 1, 2, 3"), for references and the launches of its kernels.
 
-use crate::operator::Argument;
+use crate::operator::{Argument, Unsupported};
 use crate::problem::Problem;
 
-/// Numbers of a problem that say which random numbers it has: whole ones from 0 to 2^53.
+/// Numbers of a problem that say which random numbers it has: whole ones from 0 to [`MOST`].
 pub(crate) const SEED: (&str, f64) = ("seed", 0.0);
 pub(crate) const OFFSET: (&str, f64) = ("offset", 0.0);
+
+/// The greatest seed and offset. A double has the number behind it, too, but also takes the next one for it.
+const MOST: i64 = (1 << f64::MANTISSA_DIGITS) - 1;
 
 /// Counters of a block.
 pub(crate) const COUNTERS: usize = 512;
@@ -18,9 +21,11 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn of(problem: &Problem) -> Stream {
-        let [seed, offset] = [SEED, OFFSET].map(|(name, usual)| problem.number(name).unwrap_or(usual) as u64);
-        Stream { seed, offset }
+    /// # Errors
+    /// Where seed or offset is none: what a cast made of it would be another one's numbers.
+    pub(crate) fn of(problem: &Problem) -> Result<Stream, Unsupported> {
+        let word = |number| problem.whole(number, 0..=MOST).map(|whole| whole as u64);
+        Ok(Stream { seed: word(SEED)?, offset: word(OFFSET)? })
     }
 
     /// What kernels call its words.

@@ -129,8 +129,9 @@ impl Scaled {
     fn of(variant: &str) -> Scaled {
         match variant.split('_').next() {
             Some("blocks") => Scaled::Blocks,
+            Some("rows") => Scaled::Rows,
             Some("tensor") => Scaled::Tensor,
-            _ => Scaled::Rows,
+            _ => panic!("no scales `{variant}`"),
         }
     }
 
@@ -149,7 +150,8 @@ fn codes_of(variant: &str) -> DType {
     match variant.split('_').nth(1) {
         Some("int8") => DType::I8,
         Some("e5m2") => DType::F8E5M2,
-        _ => DType::F8E4M3,
+        None => DType::F8E4M3,
+        Some(_) => panic!("no codes `{variant}`"),
     }
 }
 
@@ -317,6 +319,7 @@ impl Reference for Coded {
 fn dequantise(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let unsupported = || Unsupported(format!("dequantise takes codes of 8 bits, not `{policy}`"));
     let (Storage::Plain(dtype), Some(result)) = (policy.storage(), policy.result()) else { return Err(unsupported()) };
+    DEQUANTISE.refuse_unlisted(policy)?;
     let scaled = Scaled::of(&problem.variant);
     let (count, n) = (problem.get("rows") as usize, problem.get("n") as usize);
     let fill =

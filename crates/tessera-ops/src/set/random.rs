@@ -109,10 +109,8 @@ fn dropped([x, y]: [&'static str; 2], problem: &Problem, policy: Policy) -> Resu
         return Err(Unsupported(format!("a probability is from 0 to 1, not {p}")));
     }
     let threshold = (p * 65536.0).round();
-    let scale = if threshold == 65536.0 { 0.0 } else { (65536.0 / (65536.0 - threshold)) as f32 };
-    let stream = Stream::of(problem);
-    let mut arguments =
-        vec![("x", Argument::Tensor(0)), ("y", Argument::Tensor(1)), ("scale", Argument::Float(f64::from(scale)))];
+    let stream = Stream::of(problem)?;
+    let mut arguments = vec![("x", Argument::Tensor(0)), ("y", Argument::Tensor(1))];
     arguments.extend(stream.arguments());
     arguments.extend([("ACC", Argument::Type(acc)), ("THRESHOLD", Argument::Int(threshold as i64))]);
     let bytes = packed_bytes(storage, n as u64);
@@ -122,7 +120,7 @@ fn dropped([x, y]: [&'static str; 2], problem: &Problem, policy: Policy) -> Resu
         outputs: vec![OutputRows { tensor: 1, rows: n, row_len: 1, exact: false }],
         work: work(bytes, bytes, n),
         exact_lane: false,
-        reference: Box::new(Dropped { stream, threshold: threshold as u32, scale: f64::from(scale), out: storage, acc }),
+        reference: Box::new(Dropped { stream, threshold: threshold as u32, out: storage, acc }),
     })
 }
 
@@ -146,7 +144,6 @@ fn work(read_bytes: u64, write_bytes: u64, n: usize) -> Work {
 struct Dropped {
     stream: Stream,
     threshold: u32,
-    scale: f64,
     out: DType,
     acc: DType,
 }
@@ -154,7 +151,9 @@ struct Dropped {
 impl Reference for Dropped {
     fn rows(&self, inputs: &dyn Inputs, _output: usize, rows: Range<usize>, expected: Expected<'_>) {
         let Expected::Bounded { want, bound } = expected else { return };
-        let u = unit_roundoff(self.out) + unit_roundoff(self.acc);
+        // The factor and the product are rounded, and what is stored in a narrower type.
+        let of_store = if self.out == self.acc { 0.0 } else { unit_roundoff(self.out) };
+        let u = of_store + 2.0 * unit_roundoff(self.acc);
         inputs.numbers(0, rows.start, want);
         want.par_iter_mut().zip(bound).enumerate().for_each(|(at, (want, bound))| {
             let (words, lane) = self.stream.of_element(rows.start + at, HALVES);
@@ -162,7 +161,7 @@ impl Reference for Dropped {
             if half < self.threshold {
                 (*want, *bound) = (0.0, 0.0);
             } else {
-                *want = storable(self.out, *want * self.scale);
+                *want = storable(self.out, *want * 65536.0 / f64::from(65536 - self.threshold));
                 *bound = u * want.abs() + underflow(self.out);
             }
         });
@@ -185,7 +184,7 @@ fn digits(dtype: DType) -> u32 {
 fn drawn(distribution: Distribution, problem: &Problem, policy: Policy) -> Result<Plan, Unsupported> {
     let (storage, _) = rows::storage(policy, "random numbers")?;
     let n = problem.get("n") as usize;
-    let stream = Stream::of(problem);
+    let stream = Stream::of(problem)?;
     let mut arguments = vec![("y", Argument::Tensor(0))];
     arguments.extend(stream.arguments());
     let wide = storage == DType::F64;

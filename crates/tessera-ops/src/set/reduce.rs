@@ -3,10 +3,8 @@
 
 use tessera_types::{DType, unit_roundoff};
 
-use crate::draw::Draw;
 use crate::element::sum;
-use crate::operator::{Argument, LaunchSpec, Operator};
-use crate::problem::Problem;
+use crate::operator::{Argument, Fill, LaunchSpec, Operator, Unsupported};
 use crate::set::rows;
 use crate::set::rowwise::{self, Array, Case, Of, Rowwise, index, int, one, row};
 use crate::signature::{Calls, Operand, Signature};
@@ -34,7 +32,8 @@ impl Reduction {
             "norm" => ("norm", Reduction::Norm),
             "max" => ("max", Reduction::Max),
             "min" => ("min", Reduction::Min),
-            _ => ("sum", Reduction::Sum),
+            "sum" => ("sum", Reduction::Sum),
+            _ => panic!("no reduction `{variant}`"),
         }
     }
 
@@ -88,7 +87,7 @@ const OPERATOR: Operator = Operator {
             .collect()
     },
     edges: || rowwise::edges(NAMES),
-    draw: |draw| drawn(draw, NAMES),
+    draw: |draw| rowwise::draw(draw, NAMES),
     calls: Calls {
         variants: NAMES,
         default: None,
@@ -110,12 +109,14 @@ pub(crate) static REDUCE_ROWS_BACKWARD: Operator = Operator {
         [("sum", "fp32"), ("norm", "fp16"), ("max", "bf16")].map(|(name, at)| (rowwise::problem(1024, 512, name), at)).to_vec()
     },
     calls: Calls {
-        signature: |variant| match variant {
-            "norm" | "max" | "min" => {
+        signature: |variant| match Reduction::of(variant).1 {
+            Reduction::Norm | Reduction::Max | Reduction::Min => {
                 const INPUTS: &[Operand] = &[X, Operand("y", "..rows"), Operand("dy", "..rows")];
                 Signature::new(INPUTS, &[Operand("dx", "..rows n")]).sums(&["y", "dy"])
             }
-            _ => Signature::new(&[X, Operand("dy", "..rows")], &[Operand("dx", "..rows n")]).sums(&["dy"]),
+            Reduction::Sum | Reduction::Mean | Reduction::SumSquares => {
+                Signature::new(&[X, Operand("dy", "..rows")], &[Operand("dx", "..rows n")]).sums(&["dy"])
+            }
         },
         ..OPERATOR.calls
     },
@@ -125,7 +126,12 @@ pub(crate) static REDUCE_ROWS_BACKWARD: Operator = Operator {
             Reduction::Sum | Reduction::Mean => rowwise::plan(&SPREAD, case, &["x"]),
             Reduction::SumSquares => rowwise::plan(&OF_SQUARES, case, &[]),
             Reduction::Norm => rowwise::plan(&OF_NORM, case, &[]),
-            Reduction::Max | Reduction::Min => rowwise::plan(&OF_EXTREME, case, &[]),
+            Reduction::Max | Reduction::Min => {
+                let mut plan = rowwise::plan(&OF_EXTREME, case, &[])?;
+                // Numbers few enough that a row has some which are the one drawn for its result.
+                plan.tensors[..2].iter_mut().for_each(|tensor| tensor.fill = Fill::Integers { least: -2, greatest: 2 });
+                Ok(plan)
+            }
         }
     },
     ..OPERATOR
@@ -138,17 +144,17 @@ pub(crate) static ARG_ROWS: Operator = Operator {
     further_suite: || rowwise::suite(&["max"]),
     quick: || PRECISIONS.iter().map(|&precision| (rowwise::problem(1024, 512, "max"), precision)).collect(),
     edges: || rowwise::edges(EXTREMES),
-    draw: |draw| drawn(draw, EXTREMES),
+    draw: |draw| rowwise::draw(draw, EXTREMES),
     calls: Calls { variants: EXTREMES, ..OPERATOR.calls },
-    plan: |problem, policy, machine| rowwise::plan(&PLACES, Case::of("arg_rows", problem, policy, machine)?, &[]),
+    plan: |problem, policy, machine| {
+        let case = Case::of("arg_rows", problem, policy, machine)?;
+        if case.n == 0 && case.rows > 0 {
+            return Err(Unsupported("of rows of no elements none is the largest or smallest".to_string()));
+        }
+        rowwise::plan(&PLACES, case, &[])
+    },
     ..OPERATOR
 };
-
-fn drawn(draw: &mut Draw<'_>, variants: &[&str]) -> Problem {
-    let [rows, n] = draw.extents(draw.elements(), [4096, 1 << 18]);
-    let variant = draw.one_of(variants);
-    rowwise::problem(rows, n, variant)
-}
 
 /// The reduction's name, as kernels take it.
 fn word(case: &Case) -> (&'static str, Argument) {
@@ -178,8 +184,8 @@ static PLACES: Rowwise = Rowwise {
     reference: |case, inputs, _, want, _| {
         let x = &inputs[0];
         let (top, _) = Reduction::of(&case.variant).1.value(x, case.acc);
-        let place = x.iter().position(|x| *x == top || x.is_nan() && top.is_nan());
-        want[0] = place.unwrap_or(0) as f64;
+        let is_top = |x: &f64| *x == top || x.is_nan() && top.is_nan();
+        want[0] = x.iter().position(is_top).expect("a row with elements has a largest one") as f64;
     },
     flops: 1,
     formula: "x read once, an index a row written",
@@ -191,10 +197,10 @@ static SPREAD: Rowwise = Rowwise {
     inputs: &[row("x"), one("dy")],
     outputs: DX,
     launches: |case, tensors| {
-        let factor = if Reduction::of(&case.variant).1 == Reduction::Mean { 1.0 / case.n as f64 } else { 1.0 };
+        let count = if Reduction::of(&case.variant).1 == Reduction::Mean { case.n } else { 1 };
         let (tile, grid) = case.tiles()?;
         let mut arguments = rows::arrays(tensors, &["dy", "dx"]);
-        arguments.extend([("factor", Argument::Float(factor)), case.acc_argument()]);
+        arguments.extend([int("count", count), case.acc_argument()]);
         arguments.extend(tile);
         Ok(vec![LaunchSpec::new("spread_rows", arguments, grid)])
     },
@@ -202,10 +208,8 @@ static SPREAD: Rowwise = Rowwise {
         let model = case.stored();
         let dy = inputs[1][0];
         let exact = if Reduction::of(&case.variant).1 == Reduction::Mean { dy / case.n as f64 } else { dy };
-        // A mean's factor is a scalar of 32 bits in every precision.
-        let of_factor = if exact == dy { 0.0 } else { unit_roundoff(DType::F32) };
         want.fill(exact);
-        bound.fill((model.u_out + 2.0 * model.u_acc + of_factor) * exact.abs() + model.floor);
+        bound.fill((model.u_out + 2.0 * model.u_acc) * exact.abs() + model.floor);
     },
     flops: 1,
     formula: "a number a row read, dx written once",

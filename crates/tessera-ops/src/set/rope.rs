@@ -199,25 +199,33 @@ struct Shape {
 impl Shape {
     fn of(problem: &Problem, heads: &str) -> Result<Shape, Unsupported> {
         let [batch, tokens, heads, dim, half] = ["batch", "tokens", heads, "dim", "half"].map(|name| problem.get(name) as usize);
-        let [start, theta, dims] = [START, THETA, DIMS].map(|(name, usual)| problem.number(name).unwrap_or(usual));
+        let most = i64::from(i32::MAX);
+        let (start, dims) = (problem.whole(START, 0..=most)?, problem.whole(DIMS, 0..=most)?);
+        let theta = problem.number(THETA.0).unwrap_or(THETA.1);
         let kind = problem.kind();
         let is_made = kind.ends_with("_theta");
-        let half = match (is_made, dims == 0.0) {
+        let half = match (is_made, dims == 0) {
             (false, _) => half,
             (true, true) => dim / 2,
+            (true, false) if dims % 2 == 1 => {
+                return Err(Unsupported(format!("`dims` is {dims}, and elements are turned in pairs")));
+            }
             (true, false) => dims as usize / 2,
         };
         if half == 0 || 2 * half > dim {
             return Err(Unsupported(format!("heads of {dim} elements have no {half} pairs")));
         }
-        let positions = problem.get("positions");
-        if !is_made && start as u64 + tokens as u64 > positions {
+        let (positions, end) = (problem.get("positions"), start as u64 + tokens as u64);
+        if end > most as u64 {
+            return Err(Unsupported(format!("{tokens} tokens from {start} on have positions that 32 bits do not count")));
+        }
+        if !is_made && end > positions {
             return Err(Unsupported(format!(
                 "the tables have {positions} positions, and {tokens} tokens from {start} on need more"
             )));
         }
         let (theta, interleaved) = (is_made.then_some(f64::from(theta as f32)), kind.starts_with("interleaved"));
-        Ok(Shape { batch, tokens, heads, dim, half, start: start as i64, theta, interleaved })
+        Ok(Shape { batch, tokens, heads, dim, half, start, theta, interleaved })
     }
 
     /// Sequences, tokens and heads of a tile: a few thousand elements, heads first, since they share angles.

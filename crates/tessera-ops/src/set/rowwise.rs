@@ -12,6 +12,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy};
 
+use crate::draw::Draw;
 use crate::element::{storable, underflow, wrap};
 use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
@@ -65,7 +66,7 @@ pub(crate) const fn index(name: &'static str) -> Array {
 /// One row of an output, by its number, from the same row of each input: results, and the largest error of each.
 type RowReference = fn(&Case, inputs: &[Vec<f64>], output: usize, want: &mut [f64], bound: &mut [f64]);
 
-/// Constants of a tile of rows and columns, and the grid: columns first.
+/// Constants of a tile of rows and columns, and the grid: a line of blocks, those of a row of tiles after one another.
 type Tiles = ([(&'static str, Argument); 2], [u32; 3]);
 
 /// What an operator over rows says of itself.
@@ -137,7 +138,7 @@ impl Case {
         ("ACC", Argument::Type(self.acc))
     }
 
-    /// Tiles of rows and columns for what is done element by element, and the grid: columns first.
+    /// Tiles of rows and columns for what is done element by element, and the grid.
     pub(crate) fn tiles(&self) -> Result<Tiles, Unsupported> {
         let elements = rows::elementwise_tile(self.rows * self.n, self.machine) * 32 / self.acc.bits() as usize;
         let columns = self.n.clamp(1, elements);
@@ -146,20 +147,7 @@ impl Case {
             Machine::Gpu(_) => 1 << (elements / columns).clamp(1, 64).ilog2(),
         };
         let (across, down) = (self.n.div_ceil(columns), self.rows.div_ceil(height));
-        // The second axis of a grid is short.
-        if down > 65535 {
-            return self.tall_tiles(columns, across);
-        }
-        Ok(([int("ROWS", height), int("COLUMNS", columns)], [across as u32, down as u32, 1]))
-    }
-
-    /// Tiles of so many columns, with as many rows as the grid's second axis has places.
-    fn tall_tiles(&self, columns: usize, across: usize) -> Result<Tiles, Unsupported> {
-        let height = self.rows.div_ceil(65535).next_power_of_two();
-        if height * columns > 1 << 14 {
-            return Err(Unsupported(format!("{} rows need too many blocks", self.rows)));
-        }
-        Ok(([int("ROWS", height), int("COLUMNS", columns)], [across as u32, self.rows.div_ceil(height) as u32, 1]))
+        Ok(([int("ROWS", height), int("COLUMNS", columns)], rows::grid(across * down, 1)?))
     }
 }
 
@@ -312,6 +300,13 @@ pub(crate) fn edges(variants: &[&str]) -> Vec<Problem> {
     let long = [16500, 33001, 66000, 131_200].map(|n| (2, n));
     let sizes = short.into_iter().chain(long).chain([(1, 1000), (300, 64)]);
     sizes.flat_map(|(rows, n)| variants.iter().map(move |variant| problem(rows, n, variant))).collect()
+}
+
+/// Rows of any length, those that no block holds among them.
+pub(crate) fn draw(draw: &mut Draw<'_>, variants: &[&str]) -> Problem {
+    let [rows, n] = draw.extents(draw.elements(), [4096, 1 << 18]);
+    let variant = draw.one_of(variants);
+    problem(rows, n, variant)
 }
 
 pub(crate) fn problem(rows: u64, n: u64, variant: &str) -> Problem {

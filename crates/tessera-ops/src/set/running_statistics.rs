@@ -25,7 +25,11 @@ pub(crate) static RUNNING_STATISTICS: Operator = Operator {
     suite: Vec::new,
     further_suite: || [64, 2048].map(problem).to_vec(),
     quick: || vec![(problem(512), "fp32")],
-    edges: || [1, 31, 997, 1025].map(problem).to_vec(),
+    edges: || {
+        // A variance of five elements, beside those that are taken as they are.
+        let of_five = Problem::new(&[("channels", 100)], "unbiased=1.25");
+        [1, 31, 997, 1025].map(problem).into_iter().chain([of_five]).collect()
+    },
     draw: |draw: &mut Draw<'_>| problem(draw.extent(4096)),
     calls: Calls {
         variants: &[""],
@@ -37,7 +41,7 @@ pub(crate) static RUNNING_STATISTICS: Operator = Operator {
         },
         problem: |sizes| Ok(problem(sizes.get("channels"))),
     },
-    numbers: &[],
+    numbers: &[UNBIASED],
     plan,
     ways: None,
     gradient: None,
@@ -46,6 +50,8 @@ pub(crate) static RUNNING_STATISTICS: Operator = Operator {
 
 /// The batch's part, where a call names no other.
 const MOMENTUM: f64 = 0.1_f32 as f64;
+/// What a batch's variance is multiplied by: a number of the problem, and of a call.
+const UNBIASED: (&str, f64) = ("unbiased", 1.0);
 /// Channels of a block.
 const TILE: usize = 1024;
 
@@ -56,13 +62,16 @@ fn problem(channels: u64) -> Problem {
 fn plan(problem: &Problem, policy: Policy, _machine: Machine) -> Result<Plan, Unsupported> {
     let (storage, acc) = rows::storage(policy, "running_statistics")?;
     let n = problem.get("channels") as usize;
+    // Kernels take numbers in 32 bits.
+    let unbiased = f64::from(problem.number(UNBIASED.0).unwrap_or(UNBIASED.1) as f32);
     let array = |name, role| TensorSpec::new(name, storage, [n], role);
     // Reciprocals of roots are positive.
     let rstd = TensorSpec { fill: Fill::Normal { mean: 2.0, sd: 0.1 }, ..array("rstd", Role::Input) };
     let tensors = vec![array("mean", Role::Input), rstd, array("running_mean", Role::InOut), array("running_var", Role::InOut)];
     let mut arguments = rows::arrays(&tensors, &["mean", "rstd", "running_mean", "running_var"]);
-    arguments
-        .extend([("momentum", MOMENTUM), ("unbiased", 1.0), ("eps", EPS)].map(|(name, value)| (name, Argument::Float(value))));
+    arguments.extend(
+        [("momentum", MOMENTUM), ("unbiased", unbiased), ("eps", EPS)].map(|(name, value)| (name, Argument::Float(value))),
+    );
     arguments.extend([("ACC", Argument::Type(acc)), int("TILE", TILE)]);
     let outputs = [2, 3].map(|tensor| OutputRows { tensor, rows: n, row_len: 1, exact: false }).to_vec();
     let bytes = packed_bytes(storage, n as u64);
@@ -79,11 +88,12 @@ fn plan(problem: &Problem, policy: Policy, _machine: Machine) -> Result<Plan, Un
             formula: "four arrays read, two written",
         },
         exact_lane: false,
-        reference: Box::new(Followed { acc }),
+        reference: Box::new(Followed { unbiased, acc }),
     })
 }
 
 struct Followed {
+    unbiased: f64,
     acc: DType,
 }
 
@@ -95,9 +105,13 @@ impl Reference for Followed {
         inputs.numbers(output, rows.start, &mut batch);
         inputs.numbers(2 + output, rows.start, want);
         for ((want, bound), batch) in want.iter_mut().zip(bound).zip(batch) {
-            // A variance is a square's reciprocal less eps: four roundings.
-            let (value, error) =
-                if output == 0 { (batch, 0.0) } else { (1.0 / (batch * batch) - EPS, 4.0 * u * (1.0 / (batch * batch) + EPS)) };
+            // A variance is a square's reciprocal less eps, times a number: five roundings.
+            let square = 1.0 / (batch * batch);
+            let (value, error) = if output == 0 {
+                (batch, 0.0)
+            } else {
+                ((square - EPS) * self.unbiased, 5.0 * u * (square + EPS) * self.unbiased.abs())
+            };
             let exact = *want + (value - *want) * MOMENTUM;
             *bound = 4.0 * u * (want.abs() + value.abs()) + error;
             *want = exact;
