@@ -79,7 +79,7 @@ fn sizes(sizes: &Sizes) -> Result<Problem, Unsupported> {
 }
 
 fn problem([sequences, tokens, past, heads, group, dim]: [u64; 6], variant: &str) -> Problem {
-    let sizes = [("sequences", sequences), ("tokens", tokens), ("past", past), ("heads", heads), ("group", group), ("dim", dim)];
+    let sizes = [("tokens", tokens), ("past", past), ("sequences", sequences), ("heads", heads), ("group", group), ("dim", dim)];
     Problem::new(&sizes, variant)
 }
 
