@@ -4,6 +4,7 @@ use tessera_runtime::Tensor;
 
 use super::all;
 use crate::call::CallError;
+use crate::operator::Operator;
 use crate::set;
 
 /// What is added to scores.
@@ -31,24 +32,33 @@ pub struct Seen<'a> {
     pub bias: Bias<'a>,
 }
 
-impl<'a> Seen<'a> {
-    /// The operator's variant, its array and its numbers.
-    fn given(&self) -> Result<(&'static str, Option<(&'static str, &'a Tensor)>, Vec<(&'static str, f64)>), CallError> {
-        // The operators take 0 for no cap.
-        if self.cap == Some(0.0) {
-            let why = "scores are capped at more than 0; `None` is for scores as they are".to_string();
-            return Err(CallError::Scalar { name: "cap".to_string(), value: 0.0, why });
-        }
-        let mut numbers = Vec::new();
-        numbers.extend(self.left.map(|left| ("left", f64::from(left))));
-        numbers.extend(self.right.map(|right| ("right", f64::from(right))));
-        numbers.extend(self.cap.map(|cap| ("softcap", cap)));
-        Ok(match self.bias {
-            Bias::Nothing => ("", None, numbers),
-            Bias::Slopes(slopes) => ("alibi", Some(("slopes", slopes)), numbers),
-            Bias::Each(bias) => ("bias", Some(("bias", bias)), numbers),
-        })
+/// The call of an operator of windows.
+fn attend<'t>(
+    operator: &'static Operator,
+    mut tensors: Vec<(&str, &'t Tensor)>,
+    seen: &Seen<'t>,
+) -> Result<[Tensor; 2], CallError> {
+    // The operators take 0 for no cap.
+    if seen.cap == Some(0.0) {
+        let why = "scores are capped at more than 0; `None` is for scores as they are".to_string();
+        return Err(CallError::Scalar { name: "cap".to_string(), value: 0.0, why });
     }
+    let mut numbers = Vec::new();
+    numbers.extend(seen.left.map(|left| ("left", f64::from(left))));
+    numbers.extend(seen.right.map(|right| ("right", f64::from(right))));
+    numbers.extend(seen.cap.map(|cap| ("softcap", cap)));
+    let variant = match seen.bias {
+        Bias::Nothing => "",
+        Bias::Slopes(slopes) => {
+            tensors.push(("slopes", slopes));
+            "alibi"
+        }
+        Bias::Each(bias) => {
+            tensors.push(("bias", bias));
+            "bias"
+        }
+    };
+    all(operator, variant, &tensors, &numbers)
 }
 
 /// Attention of `q[..., heads, queries, dim]` to a window of `k` and `v[..., shared, keys, dim]`: the result and `lse[..., heads, queries]`, the logarithm
@@ -66,10 +76,7 @@ impl<'a> Seen<'a> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn attention_window(q: &Tensor, k: &Tensor, v: &Tensor, seen: &Seen<'_>) -> Result<[Tensor; 2], CallError> {
-    let (variant, bias, numbers) = seen.given()?;
-    let mut tensors = vec![("Q", q), ("K", k), ("V", v)];
-    tensors.extend(bias);
-    all(&set::attention_window::ATTENTION_WINDOW, variant, &tensors, &numbers)
+    attend(&set::attention_window::ATTENTION_WINDOW, vec![("Q", q), ("K", k), ("V", v)], seen)
 }
 
 /// Sequences of any lengths, one behind the other: sequence `s` has the queries `queries_at[s]` to `queries_at[s + 1]` and the keys `keys_at[s]` to
@@ -109,14 +116,12 @@ pub struct Packed<'a> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn attention_varlen(packed: &Packed<'_>, seen: &Seen<'_>) -> Result<[Tensor; 2], CallError> {
-    let (variant, bias, numbers) = seen.given()?;
-    let mut tensors = vec![
+    let tensors = vec![
         ("Q", packed.q),
         ("K", packed.k),
         ("V", packed.v),
         ("cu_seqlens_q", packed.queries_at),
         ("cu_seqlens_k", packed.keys_at),
     ];
-    tensors.extend(bias);
-    all(&set::attention_varlen::ATTENTION_VARLEN, variant, &tensors, &numbers)
+    attend(&set::attention_varlen::ATTENTION_VARLEN, tensors, seen)
 }
