@@ -42,6 +42,56 @@ def attention_lse(request, t):
     return work
 
 
+def numbers(request):
+    words = (word.split("=") for word in request["variant"].split(" ") if "=" in word)
+    return {name: float(value) for name, value in words}
+
+
+def flash_window(request, t, arrays, lengths):
+    """FlashAttention-2 to a window of keys, with slopes, by ATen: arrays as tokens x heads x dim, behind an axis of sequences where they are not packed."""
+    given = numbers(request)
+    if given.get("softcap", 0.0) > 0.0:
+        raise NotImplementedError("ATen's FlashAttention has no cap of scores")
+    left, right = (int(given.get(name, -1.0)) for name in ("left", "right"))
+    causal = left < 0 and right == 0
+
+    def work():
+        o, lse = torch.ops.aten._flash_attention_forward(
+            *arrays, *lengths, 0.0, causal, False, window_size_left=left, window_size_right=right, alibi_slopes=t.get("slopes"))[:2]
+        # A row without keys has +inf there.
+        return o, lse.masked_fill(lse == float("inf"), -float("inf"))
+    return work
+
+
+def attention_window(request, t):
+    """FlashAttention-2; of biases for each pair the memory-efficient attention of ATen, which takes one for all sequences."""
+    q, k, v, o, lse = (t[name] for name in ("Q", "K", "V", "O", "lse"))
+    if "bias" in t:
+        if numbers(request) or q.shape[1] != k.shape[1]:
+            raise NotImplementedError("biases beside a window, a cap, or heads in groups")
+        bias = t["bias"].expand(q.shape[0], q.shape[1], -1, -1)
+
+        def work():
+            return torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, bias, True)[:2]
+    else:
+        arrays = [x.transpose(1, 2) for x in (q, k, v)]
+        flash = flash_window(request, t, arrays, (None, None, q.shape[2], k.shape[2]))
+
+        def work():
+            result, logarithms = flash()
+            return result.transpose(1, 2), logarithms
+    work.into = [o, lse]
+    return work
+
+
+def attention_varlen(request, t):
+    of_q, of_k = t["cu_seqlens_q"], t["cu_seqlens_k"]
+    longest = [int((bounds[1:] - bounds[:-1]).max()) for bounds in (of_q, of_k)]
+    work = flash_window(request, t, [t["Q"], t["K"], t["V"]], (of_q, of_k, *longest))
+    work.into = [t["O"], t["lse"]]
+    return work
+
+
 def embedding(request, t):
     table, ids, y = t["table"], t["ids"], t["y"]
     return lambda: torch.index_select(table, 0, ids, out=y)
@@ -104,6 +154,7 @@ def moe_combine(request, t):
 
 
 OPERATORS = {
-    "attention_backward": attention_backward, "attention_lse": attention_lse, "embedding": embedding, "embedding_backward": embedding_backward,
+    "attention_backward": attention_backward, "attention_lse": attention_lse, "attention_varlen": attention_varlen,
+    "attention_window": attention_window, "embedding": embedding, "embedding_backward": embedding_backward,
     "kv_append": kv_append, "moe_gate": moe_gate, "moe_sort": moe_sort, "moe_permute": moe_permute, "moe_combine": moe_combine,
 }

@@ -187,7 +187,7 @@ const ELEMENTWISE: [(&str, &str); 44] = [
 ];
 
 /// The same of convolution, attention's relatives, tables and caches, mixtures of experts, scans, sorts and sparse matrices: of several results one.
-const FURTHER: [(&str, &str); 29] = [
+const FURTHER: [(&str, &str); 31] = [
     ("conv2d x=arange:f32[1,1,3,3] weight=ones:f32[1,1,2,2]", "y: f32[1, 1, 2, 2] = [8, 12, 20, 24]"),
     (
         "conv2d_backward x=arange:f32[1,1,3,3] weight=ones:f32[1,1,2,2] dy=ones:f32[1,1,2,2]",
@@ -201,6 +201,14 @@ const FURTHER: [(&str, &str); 29] = [
     (
         "attention_decode Q=ones:f16[1,2,64] k_cache=ones:f16[1,16,1,64] v_cache=const(3):f16[1,16,1,64] block_table=zeros:i32[1,1] lengths=const(5):i32[1]",
         "O: f16[1, 2, 64] = [3, 3, 3, 3, 3, 3, ...]",
+    ),
+    (
+        "attention_window Q=zeros:f16[1,1,3,64] K=zeros:f16[1,1,4,64] V=ones:f16[1,1,4,64] left=0 right=0",
+        "lse: f32[1, 1, 3] = [0, 0, 0]",
+    ),
+    (
+        "attention_varlen Q=ones:f16[3,1,64] K=ones:f16[3,1,64] V=const(3):f16[3,1,64] cu_seqlens_q=arange:i32[4] cu_seqlens_k=arange:i32[4]",
+        "lse: f32[1, 3] = [8, 8, 8]",
     ),
     ("embedding table=arange:f32[3,2] ids=const(2):i32[2]", "y: f32[2, 2] = [4, 5, 4, 5]"),
     ("embedding_backward dy=ones:f32[3,2] ids=ones:i32[3] dtable=empty:f32[3,2]", "dtable: f32[3, 2] = [0, 0, 3, 3, 0, 0]"),

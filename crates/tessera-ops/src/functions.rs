@@ -18,6 +18,7 @@ mod convolution;
 mod elementwise;
 mod rows;
 mod sparse;
+mod windows;
 
 use tessera_runtime::Tensor;
 use tessera_types::{DType, Policy};
@@ -31,6 +32,7 @@ pub use convolution::*;
 pub use elementwise::*;
 pub use rows::*;
 pub use sparse::*;
+pub use windows::*;
 
 /// Which keys a query sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,6 +28,8 @@ pub const OPERATORS: &[&Operator] = &[
     &set::attention_lse::ATTENTION_LSE,
     &set::attention_backward::ATTENTION_BACKWARD,
     &set::attention_decode::ATTENTION_DECODE,
+    &set::attention_window::ATTENTION_WINDOW,
+    &set::attention_varlen::ATTENTION_VARLEN,
     &set::embedding::EMBEDDING,
     &set::embedding::EMBEDDING_BACKWARD,
     &set::embedding::KV_APPEND,

@@ -63,8 +63,8 @@ pub struct Signature {
     pub rereads: Option<&'static str>,
     /// Outputs that are read as well, and given therefore.
     pub updated: &'static [&'static str],
-    /// The array that says where groups of rows begin, and the one whose rows they are: it rises from 0 to how many these are.
-    pub bounds: Option<[&'static str; 2]>,
+    /// Arrays that say where groups of rows begin, and the one whose rows they are: each rises from 0 to how many these are.
+    pub bounds: &'static [[&'static str; 2]],
     /// The array of a class for each row, the one whose last axis has the classes, and the number whose value stands for no class, with its
     /// usual one.
     pub(crate) labels: Option<Labels>,
@@ -89,7 +89,7 @@ impl Signature {
             sums: &[],
             rereads: None,
             updated: &[],
-            bounds: None,
+            bounds: &[],
             labels: None,
             follows: &[],
         }
@@ -131,9 +131,9 @@ impl Signature {
         Signature { updated, ..self }
     }
 
-    /// With an array of bounds, and the array whose rows lie between them.
-    pub(crate) const fn bounds(self, bounds: &'static str, rows_of: &'static str) -> Signature {
-        Signature { bounds: Some([bounds, rows_of]), ..self }
+    /// With arrays of bounds, and the array whose rows lie between each one's.
+    pub(crate) const fn bounds(self, bounds: &'static [[&'static str; 2]]) -> Signature {
+        Signature { bounds, ..self }
     }
 
     /// With an array of labels, what has their classes, and the number that stands for none.
@@ -147,7 +147,11 @@ impl Signature {
     /// # Errors
     /// Bounds that do not rise from 0 to the number of rows, and labels that are no classes.
     pub fn refuse_values<'t>(&self, scalars: &[(&str, f64)], find: impl Fn(&str) -> Option<&'t Tensor>) -> Result<(), CallError> {
-        self.refuse_bounds(&find)?;
+        for &[name, rows_of] in self.bounds {
+            if let (Some(bounds), Some(of)) = (find(name).filter(|bounds| bounds.device().is_cpu()), find(rows_of)) {
+                refuse_bounds((name, bounds), (rows_of, of))?;
+            }
+        }
         self.refuse_labels(scalars, &find)
     }
 
@@ -168,31 +172,6 @@ impl Signature {
         Err(CallError::Values { name, why })
     }
 
-    fn refuse_bounds<'t>(&self, find: &impl Fn(&str) -> Option<&'t Tensor>) -> Result<(), CallError> {
-        let Some([name, rows_of]) = self.bounds else { return Ok(()) };
-        let (Some(bounds), Some(of)) = (find(name).filter(|bounds| bounds.device().is_cpu()), find(rows_of)) else {
-            return Ok(());
-        };
-        // An array without axes is refused for that.
-        let Some(&rows) = of.shape().first() else { return Ok(()) };
-        let values = bounds.to_f64().map_err(|error| CallError::Memory { name, error })?;
-        let fall = values.windows(2).position(|pair| pair[0] > pair[1]);
-        let why = match (fall, values.first(), values.last()) {
-            (Some(at), ..) => format!(
-                "{} stands before {} at places {at} and {}, and bounds of groups rise",
-                values[at],
-                values[at + 1],
-                at + 1
-            ),
-            (None, Some(&first), _) if first != 0.0 => {
-                format!("the first bound is {first}, and the first group begins with row 0")
-            }
-            (None, _, Some(&last)) if last != rows as f64 => format!("the last bound is {last}, and `{rows_of}` has {rows} rows"),
-            (None, ..) => return Ok(()),
-        };
-        Err(CallError::Values { name, why })
-    }
-
     /// The arrays, those that are read first.
     pub fn arrays(&self) -> impl Iterator<Item = Operand> {
         self.inputs.iter().chain(self.outputs).copied()
@@ -207,6 +186,25 @@ impl Signature {
     pub(crate) const fn scalars(self, scalars: &'static [&'static str]) -> Signature {
         Signature { scalars, ..self }
     }
+}
+
+/// Refuses bounds that do not rise from 0 to the number of rows.
+fn refuse_bounds((name, bounds): (&'static str, &Tensor), (rows_of, of): (&str, &Tensor)) -> Result<(), CallError> {
+    // An array without axes is refused for that.
+    let Some(&rows) = of.shape().first() else { return Ok(()) };
+    let values = bounds.to_f64().map_err(|error| CallError::Memory { name, error })?;
+    let fall = values.windows(2).position(|pair| pair[0] > pair[1]);
+    let why = match (fall, values.first(), values.last()) {
+        (Some(at), ..) => {
+            format!("{} stands before {} at places {at} and {}, and bounds of groups rise", values[at], values[at + 1], at + 1)
+        }
+        (None, Some(&first), _) if first != 0.0 => {
+            format!("the first bound is {first}, and the first group begins with row 0")
+        }
+        (None, _, Some(&last)) if last != rows as f64 => format!("the last bound is {last}, and `{rows_of}` has {rows} rows"),
+        (None, ..) => return Ok(()),
+    };
+    Err(CallError::Values { name, why })
 }
 
 /// How an operator is called.
@@ -326,7 +324,7 @@ mod tests {
 
     #[test]
     fn bounds_rise_from_0_to_the_rows_there_are() {
-        let signature = Signature::new(&[], &[Operand("C", "")]).bounds("offsets", "A");
+        let signature = Signature::new(&[], &[Operand("C", "")]).bounds(&[["offsets", "A"]]);
         let rows = Tensor::ones(DType::F16, &[5, 2]).unwrap();
         let said = |bounds: &[i32]| {
             let bounds = Tensor::from_vec(&[bounds.len()], bounds.to_vec()).unwrap();

@@ -2,6 +2,7 @@
 
 mod calls;
 mod in_place;
+mod packed;
 mod shared;
 mod suite;
 mod values;

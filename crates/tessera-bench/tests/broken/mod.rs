@@ -18,6 +18,7 @@ mod row_order;
 mod rows;
 mod sparse;
 mod vector;
+mod windows;
 
 use tessera_ops::{Argument, Fill, Machine, Plan, Problem, Role};
 use tessera_types::Arch;
@@ -33,6 +34,7 @@ pub(crate) const CASES: &[&[Case]] = &[
     grouped::CASES,
     attention::CASES,
     attn::CASES,
+    windows::CASES,
     vector::CASES,
     histogram::CASES,
     rows::CASES,

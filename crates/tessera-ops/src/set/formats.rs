@@ -60,7 +60,7 @@ pub(crate) static CSR_TO_COO: Operator = conversion!(
     &[],
     |_| {
         let inputs = &[Operand("columns", "elements"), Operand("row_offsets", "bounds")];
-        Signature::new(inputs, &[Operand("rows", "elements")]).bounds("row_offsets", "columns")
+        Signature::new(inputs, &[Operand("rows", "elements")]).bounds(&[["row_offsets", "columns"]])
     },
     |sizes| of_sizes([rows_of(sizes.get("bounds"))?, 1 << 30, sizes.get("elements")]),
     plan_rows,
@@ -92,7 +92,7 @@ pub(crate) static CSR_TO_CSC: Operator = conversion!(
         let outputs =
             &[Operand("by_columns", "elements"), Operand("rows", "elements"), Operand("column_offsets", "column_bounds")];
         let types = &[("columns", DType::I32), ("row_offsets", DType::I32), ("rows", DType::I32), ("column_offsets", DType::I32)];
-        Signature::new(inputs, outputs).types(types).bounds("row_offsets", "columns")
+        Signature::new(inputs, outputs).types(types).bounds(&[["row_offsets", "columns"]])
     },
     |sizes| {
         let bounds = [sizes.get("bounds"), sizes.get("column_bounds")];
@@ -140,7 +140,7 @@ pub(crate) static CSR_TO_DENSE: Operator = conversion!(
     &["fp16", "fp64"],
     |_| {
         let inputs = &[Operand("values", "elements"), Operand("columns", "elements"), Operand("row_offsets", "bounds")];
-        Signature::new(inputs, &[Operand("x", "m n")]).types(sparse::TYPES).bounds("row_offsets", "columns")
+        Signature::new(inputs, &[Operand("x", "m n")]).types(sparse::TYPES).bounds(&[["row_offsets", "columns"]])
     },
     |sizes| {
         let [m, n, elements, bounds] = ["m", "n", "elements", "bounds"].map(|name| sizes.get(name));

@@ -51,7 +51,7 @@ const CALLS: Calls = Calls {
             "nt" => Signature::new(&[A, Operand("B", "groups n k"), OFFSETS], &[C]),
             _ => Signature::new(&[A, Operand("B", "groups k n"), OFFSETS], &[C]),
         };
-        signature.types(&[("offsets", DType::I32)]).bounds("offsets", "A")
+        signature.types(&[("offsets", DType::I32)]).bounds(&[["offsets", "A"]])
     },
     problem: |sizes| {
         let [tokens, groups, n, k, bounds] = ["tokens", "groups", "n", "k", "bounds"].map(|name| sizes.get(name));

@@ -44,7 +44,7 @@ pub(crate) static SDDMM: Operator = Operator {
         signature: |_| {
             let inputs =
                 &[Operand("A", "m k"), Operand("B", "n k"), Operand("columns", "elements"), Operand("row_offsets", "bounds")];
-            Signature::new(inputs, &[Operand("y", "elements")]).types(sparse::TYPES).bounds("row_offsets", "columns")
+            Signature::new(inputs, &[Operand("y", "elements")]).types(sparse::TYPES).bounds(&[["row_offsets", "columns"]])
         },
         problem: |sizes| {
             let [m, n, elements, bounds, k] = ["m", "n", "elements", "bounds", "k"].map(|name| sizes.get(name));

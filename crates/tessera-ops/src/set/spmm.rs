@@ -42,7 +42,7 @@ pub(crate) static SPMM: Operator = Operator {
                 Operand("row_offsets", "bounds"),
                 Operand("B", "n k"),
             ];
-            Signature::new(inputs, &[Operand("C", "m k")]).types(sparse::TYPES).bounds("row_offsets", "columns")
+            Signature::new(inputs, &[Operand("C", "m k")]).types(sparse::TYPES).bounds(&[["row_offsets", "columns"]])
         },
         problem: |sizes| {
             let [m, n, elements, bounds, k] = ["m", "n", "elements", "bounds", "k"].map(|name| sizes.get(name));

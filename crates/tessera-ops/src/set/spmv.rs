@@ -42,7 +42,7 @@ pub(crate) static SPMV: Operator = Operator {
                 Operand("row_offsets", "bounds"),
                 Operand("x", "n"),
             ];
-            Signature::new(inputs, &[Operand("y", "m")]).types(sparse::TYPES).bounds("row_offsets", "columns")
+            Signature::new(inputs, &[Operand("y", "m")]).types(sparse::TYPES).bounds(&[["row_offsets", "columns"]])
         },
         problem: |sizes| {
             let [m, n, elements, bounds] = ["m", "n", "elements", "bounds"].map(|name| sizes.get(name));
