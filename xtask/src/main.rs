@@ -25,7 +25,8 @@ usage: cargo xtask TASK
                         functions against Python, rules against NVIDIA's front end; in slices
                         (or those whose name matches) that are not run again, with a log in results/nightly.log
   bundle                what a GPU machine without Rust needs to check and measure, in the build folder's `bundle`: `bundle/check.sh OUT PART...`
-  python                builds the Python package's wheel, installs it in an environment of its own and runs its tests there (`test` does so, too)
+  python [others]       builds the Python package's wheel, installs it in an environment of its own and runs its tests there (`test` does so, too);
+                        `others` installs Triton, Numba and NVRTC as well (3 GB), whose kernels the emulator runs
   wheel                 builds the wheel that is given away, in the build folder's `wheels`
   tools                 installs the test tools and prints where they are
   tidy                  checks the tree's own rules: crate edges, lengths of files and functions, architectures, tests in no program,
@@ -61,7 +62,11 @@ fn run(args: &[String]) -> Result<()> {
             println!("{}", python::Environment::install(&root(), &built())?.wheel("release")?.display());
             Ok(())
         }
-        "python" => python::Environment::install(&root(), &built())?.test(),
+        "python" => match rest {
+            [] => python::Environment::install(&root(), &built())?.test(),
+            [others] if others == "others" => python::Environment::install(&root(), &built())?.with_others()?.test(),
+            _ => bail!("usage: cargo xtask python [others]"),
+        },
         "tools" => {
             for (name, value) in tools::install(&root())?.environment() {
                 println!("{name}={value}");

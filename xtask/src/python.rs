@@ -25,6 +25,9 @@ const TORCH: &str = "torch==2.15.0";
 /// What PyTorch needs beside them.
 const TORCH_NEEDS: &[&str] = &["filelock", "typing_extensions", "sympy", "networkx", "jinja2", "fsspec", "setuptools"];
 
+/// Other compilers, whose kernels the emulator runs: too large for each run of the tests, which say that they left theirs out.
+const OTHERS: &[&str] = &["triton==3.9.0", "numba-cuda[cu13]", "cuda-bindings", "nvidia-cuda-nvrtc"];
+
 /// The environment of the package's tests.
 pub(crate) struct Environment {
     python: PathBuf,
@@ -52,6 +55,12 @@ impl Environment {
         quiet(Command::new(&made.python).arg(stub))?;
         fs::write(stamp, wanted)?;
         Ok(made)
+    }
+
+    /// Installs other compilers, too.
+    pub(crate) fn with_others(self) -> Result<Environment> {
+        self.pip(OTHERS)?;
+        Ok(self)
     }
 
     fn pip(&self, packages: &[&str]) -> Result<()> {
