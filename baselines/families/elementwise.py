@@ -85,6 +85,21 @@ def add_layer_norm(request, t):
     return into(work, [t["sum"], t["y"]])
 
 
+def add_norm_backward(results, norm):
+    """By autograd, from a forward pass that is not timed: of the norm, whose gradient the sum's own cotangent is added to."""
+    def operator(request, t):
+        total, weight = t["sum"].detach().requires_grad_(), t["weight"].detach().requires_grad_()
+        parameters = [weight] if norm is F.rms_norm else [weight, torch.zeros_like(weight).requires_grad_()]
+        y = norm(total, (total.shape[-1],), *parameters, eps=1e-5)
+        dsum, dy = t["dsum"], t["dy"]
+
+        def work():
+            of_norm, *rest = torch.autograd.grad(y, (total, *parameters), dy, retain_graph=True)
+            return of_norm + dsum, *rest
+        return into(work, [t[name] for name in results])
+    return operator
+
+
 def cast(request, t):
     x, y = t["x"], t["y"]
     return lambda: y.copy_(x)
@@ -119,6 +134,12 @@ def rope(back):
         cos, sin = (t[name][start : start + x.shape[1]].view(1, x.shape[1], 1, half) for name in ("cos", "sin"))
         return into(lambda: turned(x, cos, sin * sign, kind == "interleaved").to(y.dtype), y)
     return operator
+
+
+def rope_inplace(request, t):
+    """Into an array of its own, and back from there."""
+    turns = rope(False)(request, {**t, "y": t["x"]})
+    return lambda: t["x"].copy_(turns())
 
 
 def turned(x, cos, sin, interleaved):
@@ -178,6 +199,8 @@ OPERATORS = {
     "bias_gelu_backward": biased_gradient(F.gelu),
     "add_rms_norm": add_rms_norm,
     "add_layer_norm": add_layer_norm,
+    "add_rms_norm_backward": add_norm_backward(["dx", "dweight"], F.rms_norm),
+    "add_layer_norm_backward": add_norm_backward(["dx", "dweight", "dbias"], F.layer_norm),
     "cast": cast,
     "dequantise": dequantise,
     "dropout": other_numbers,
@@ -185,5 +208,6 @@ OPERATORS = {
     "random_normal": other_numbers,
     "rope": rope(False),
     "rope_backward": rope(True),
+    "rope_inplace": rope_inplace,
     "qk_norm_rope": qk_norm_rope,
 }

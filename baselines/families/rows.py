@@ -54,6 +54,33 @@ def cross_entropy(request, t):
     return with_results([t["loss"], t["lse"]], work)
 
 
+def linear_cross_entropy(request, t):
+    """PyTorch writes all logits."""
+    x, weight, labels, ignore = t["x"], t["weight"], t["labels"].long(), ignored(request)
+
+    def work():
+        logits = F.linear(x, weight).float() if x.dtype != torch.float64 else F.linear(x, weight)
+        return F.cross_entropy(logits, labels, ignore_index=ignore, reduction="none"), torch.logsumexp(logits, -1)
+    return with_results([t["loss"], t["lse"]], work)
+
+
+def linear_cross_entropy_backward(request, t):
+    """From the `lse` that is given, as the operator: logits again, their gradients, and two products."""
+    x, weight, labels, ignore = t["x"].detach(), t["weight"].detach(), t["labels"].long(), ignored(request)
+    lse, dloss, dlse = t["lse"], t["dloss"], t["dlse"]
+    kept = labels != ignore
+    rows = torch.arange(labels.numel(), device=x.device)[kept]
+
+    def work():
+        ds = torch.exp(F.linear(x, weight).to(lse.dtype) - lse[:, None])
+        d = torch.where(kept, dloss, 0.0)
+        ds *= (d + dlse)[:, None]
+        ds[rows, labels[kept]] -= d[kept]
+        ds = ds.to(x.dtype)
+        return ds @ weight, ds.t() @ x
+    return with_results([t["dx"], t["dweight"]], work)
+
+
 def reduce_over(axis):
     names = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}
 
@@ -93,6 +120,11 @@ def top_k(request, t):
 def sort(request, t):
     x, down = t["x"], request["variant"] == "descending"
     return with_results([t["values"], t["indices"]], lambda: torch.sort(x, dim=-1, stable=True, descending=down))
+
+
+def put_back(request, t):
+    indices, dvalues, dx = t["indices"].long(), t["dvalues"], t["dx"]
+    return lambda: dx.zero_().scatter_(-1, indices, dvalues)
 
 
 def layer_norm_backward(request, t):
@@ -135,8 +167,10 @@ def batch_norm_inference(request, t):
 OPERATORS = {
     "softmax_backward": softmax_backward, "log_softmax": log_softmax, "log_softmax_backward": log_softmax_backward,
     "log_sum_exp": log_sum_exp, "log_sum_exp_backward": log_sum_exp_backward, "cross_entropy": cross_entropy,
+    "linear_cross_entropy": linear_cross_entropy, "linear_cross_entropy_backward": linear_cross_entropy_backward,
     "reduce_rows": reduce_over(-1), "reduce_columns": reduce_over(0), "arg_rows": arg_rows, "cumsum": cumsum("x", "y"),
-    "cumsum_backward": cumsum("dy", "dx"), "top_k": top_k, "sort_rows": sort, "layer_norm_backward": layer_norm_backward,
+    "cumsum_backward": cumsum("dy", "dx"), "top_k": top_k, "sort_rows": sort, "top_k_backward": put_back, "sort_rows_backward": put_back,
+    "layer_norm_backward": layer_norm_backward,
     "rms_norm_backward": rms_norm_backward, "group_norm": group_norm, "batch_norm": batch_norm,
     "batch_norm_inference": batch_norm_inference,
 }

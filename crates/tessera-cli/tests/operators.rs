@@ -79,6 +79,11 @@ const CALLS: [(&str, &str); 52] = [
         "cross_entropy_backward x=zeros:f32[1,2] labels=ones:i32[1] lse=zeros:f32[1] dloss=ones:f32[1] dlse=zeros:f32[1]",
         "dx: f32[1, 2] = [1, 0]",
     ),
+    ("linear_cross_entropy x=ones:f32[2,4] weight=ones:f32[1,4] labels=zeros:i32[2]", "lse: f32[2] = [4, 4]"),
+    (
+        "linear_cross_entropy_backward x=zeros:f32[1,2] weight=ones:f32[1,2] labels=ones:i32[1] lse=zeros:f32[1] dloss=ones:f32[1] dlse=zeros:f32[1]",
+        "dx: f32[1, 2] = [1, 1]",
+    ),
     ("reduce_rows x=arange:f32[2,3] variant=mean", "y: f32[2] = [1, 4]"),
     ("reduce_rows_backward x=arange:f32[2,3] y=const(2):f32[2] dy=ones:f32[2] variant=max", "dx: f32[2, 3] = [0, 0, 1, "),
     ("reduce_columns x=arange:f32[2,3] variant=sum", "y: f32[3] = [3, 5, 7]"),
@@ -87,6 +92,8 @@ const CALLS: [(&str, &str); 52] = [
     ("cumsum_backward dy=ones:f32[1,3]", "dx: f32[1, 3] = [3, 2, 1]"),
     ("top_k x=arange:f32[1,5] values=empty:f32[1,2] indices=empty:i32[1,2]", "indices: i32[1, 2] = [4, 3]"),
     ("sort_rows x=arange:f32[1,5] variant=descending", "indices: i32[1, 5] = [4, 3, 2, 1, 0]"),
+    ("top_k_backward indices=ones:i32[1,1] dvalues=ones:f32[1,1] dx=empty:f32[1,3]", "dx: f32[1, 3] = [0, 1, 0]"),
+    ("sort_rows_backward indices=arange:i32[1,3] dvalues=arange:f32[1,3]", "dx: f32[1, 3] = [0, 1, 2]"),
     (
         "group_norm x=const(3):f32[1,4,2] weight=ones:f32[4] bias=ones:f32[4] groups=2",
         "y: f32[1, 4, 2] = [1, 1, 1, 1, 1, 1, ...]",
@@ -148,6 +155,14 @@ const ELEMENTWISE: [(&str, &str); 40] = [
         "y: f32[2, 8] = [2, 2, 2, 2, 2, 2, ...]",
     ),
     (
+        "add_rms_norm_backward sum=const(3):f32[2,8] weight=ones:f32[8] dsum=const(2):f32[2,8] dy=zeros:f32[2,8]",
+        "dx: f32[2, 8] = [2, 2, 2, 2, 2, 2, ...]",
+    ),
+    (
+        "add_layer_norm_backward sum=const(3):f32[2,8] weight=ones:f32[8] dsum=const(2):f32[2,8] dy=ones:f32[2,8]",
+        "dbias: f32[8] = [2, 2, 2, 2, 2, 2, ...]",
+    ),
+    (
         "add_layer_norm x=ones:f32[2,8] residual=const(2):f32[2,8] weight=ones:f32[8] bias=const(7):f32[8]",
         "y: f32[2, 8] = [7, 7, 7, 7, 7, 7, ...]",
     ),
@@ -160,6 +175,8 @@ const ELEMENTWISE: [(&str, &str); 40] = [
     ("random_normal y=empty:bf16[1]", "y: bf16[1] = [0.04711914]"),
     ("rope x=ones:f32[1,2,1,4] cos=zeros:f32[2,2] sin=ones:f32[2,2]", "y: f32[1, 2, 1, 4] = [-1, -1, 1, 1, -1, -1, ...]"),
     ("rope_backward dy=ones:f32[1,1,1,4] variant=halves_theta", "dx: f32[1, 1, 1, 4] = [1, 1, 1, 1]"),
+    ("rope_inplace x=ones:f16[1,2,1,4] cos=zeros:f32[2,2] sin=ones:f32[2,2]", "x: f16[1, 2, 1, 4] = [-1, -1, 1, 1, -1, -1, ...]"),
+    ("rope_inplace x=ones:f32[1,1,1,4] variant=halves_theta", "x: f32[1, 1, 1, 4] = [1, 1, 1, 1]"),
     (
         "qk_norm_rope q=const(3):f32[2,1,4] k=const(5):f32[2,1,4] q_weight=ones:f32[4] k_weight=const(2):f32[4] cos=ones:f32[2,2] sin=zeros:f32[2,2] eps=0",
         "k_out: f32[2, 1, 4] = [2, 2, 2, 2, 2, 2, ...]",

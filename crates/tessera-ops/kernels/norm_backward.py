@@ -5,6 +5,8 @@
     dx = (g - mean(g) - h * mean(g * h)) / sqrt(...)  without mean(g) where c is 0
     dweight = sum of dy * h over rows, dbias = sum of dy over rows
 
+Behind a residual, x is the sum that was stored, which has a cotangent of its own: dsum is added to dx, the gradient of both that were added.
+
 A block takes TILES tiles of ROWS rows, whose next one is on its way while one is worked on, and leaves its part of the sums over rows. A
 second launch adds up the parts in the order of the blocks, so a result never depends on how they are scheduled. Rows that leave no
 registers for such parts are taken one by one; a block of columns then reads x and dy once more, with what is known of each row.
@@ -40,8 +42,8 @@ def both(x, dy, i, ROWS, N):
     return ct.load(x, (i, 0), (ROWS, N), padding_mode=ZERO), ct.load(dy, (i, 0), (ROWS, N), padding_mode=ZERO)
 
 
-def sums_of_rows(x, weight, dy, dx, eps, CENTRED, ACC, ROWS, TILES, AHEAD, HELD, N):
-    """Writes the gradients of a block's rows, and gives its sums of dy * h and of dy. HELD: the weight stays in registers meanwhile."""
+def sums_of_rows(x, weight, dy, dsum, dx, eps, CENTRED, ADDS, ACC, ROWS, TILES, AHEAD, HELD, N):
+    """Writes the gradients of a block's rows, and gives its sums of dy * h and of dy. HELD: the weight stays in registers meanwhile. ADDS: dsum has a part."""
     first = ct.bid(0) * TILES
     last = min(first + TILES, ct.cdiv(x.shape[0], ROWS))
     if HELD:
@@ -56,6 +58,8 @@ def sums_of_rows(x, weight, dy, dx, eps, CENTRED, ACC, ROWS, TILES, AHEAD, HELD,
             v, g = both(x, dy, i, ROWS, N)
         left = x.shape[0] - i * ROWS
         d, h = of_rows(v, w if HELD else ct.load(weight, (0,), (N,)), g, left, eps, CENTRED, ACC, N)
+        if ADDS:
+            d = d + ct.load(dsum, (i, 0), (ROWS, N), padding_mode=ZERO).astype(ACC)
         ct.store(dx, (i, 0), d.astype(dx.dtype))
         if CENTRED and not HELD and dy.dtype != ct.float32:
             # Two sums leave too few registers: cotangents are found in the cache.
@@ -72,7 +76,7 @@ def sums_of_rows(x, weight, dy, dx, eps, CENTRED, ACC, ROWS, TILES, AHEAD, HELD,
 def rms_norm_backward(
     x, weight, dy, dweights, dx, eps: float, ACC: ct.Constant, ROWS: ct.Constant[int], TILES: ct.Constant[int], N: ct.Constant[int]
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dx, eps, False, ACC, ROWS, TILES, True, True, N)
+    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, False, False, ACC, ROWS, TILES, True, True, N)
     ct.store(dweights, (ct.bid(0), 0), sums)
 
 
@@ -90,7 +94,7 @@ def layer_norm_backward(
     TILES: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dx, eps, True, ACC, ROWS, TILES, True, True, N)
+    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, True, False, ACC, ROWS, TILES, True, True, N)
     ct.store(dweights, (ct.bid(0), 0), sums)
     ct.store(dbiases, (ct.bid(0), 0), plain)
 
@@ -109,7 +113,7 @@ def rms_norm_backward_wide(
     AHEAD: ct.Constant[bool],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dx, eps, False, ACC, ROWS, TILES, AHEAD, N <= 4096, N)
+    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, False, False, ACC, ROWS, TILES, AHEAD, N <= 4096, N)
     ct.store(dweights, (ct.bid(0), 0), sums)
 
 
@@ -128,7 +132,85 @@ def layer_norm_backward_wide(
     AHEAD: ct.Constant[bool],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dx, eps, True, ACC, ROWS, TILES, AHEAD, N <= 4096, N)
+    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, True, False, ACC, ROWS, TILES, AHEAD, N <= 4096, N)
+    ct.store(dweights, (ct.bid(0), 0), sums)
+    ct.store(dbiases, (ct.bid(0), 0), plain)
+
+
+@tessera.kernel(num_warps=16, occupancy=2)
+def add_rms_norm_backward(
+    x,
+    weight,
+    dy,
+    dsum,
+    dweights,
+    dx,
+    eps: float,
+    ACC: ct.Constant,
+    ROWS: ct.Constant[int],
+    TILES: ct.Constant[int],
+    N: ct.Constant[int],
+):
+    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, False, True, ACC, ROWS, TILES, True, True, N)
+    ct.store(dweights, (ct.bid(0), 0), sums)
+
+
+@tessera.kernel(num_warps=8, occupancy=3)
+def add_layer_norm_backward(
+    x,
+    weight,
+    dy,
+    dsum,
+    dweights,
+    dbiases,
+    dx,
+    eps: float,
+    ACC: ct.Constant,
+    ROWS: ct.Constant[int],
+    TILES: ct.Constant[int],
+    N: ct.Constant[int],
+):
+    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, True, True, ACC, ROWS, TILES, True, True, N)
+    ct.store(dweights, (ct.bid(0), 0), sums)
+    ct.store(dbiases, (ct.bid(0), 0), plain)
+
+
+@tessera.kernel
+def add_rms_norm_backward_wide(
+    x,
+    weight,
+    dy,
+    dsum,
+    dweights,
+    dx,
+    eps: float,
+    ACC: ct.Constant,
+    ROWS: ct.Constant[int],
+    TILES: ct.Constant[int],
+    AHEAD: ct.Constant[bool],
+    N: ct.Constant[int],
+):
+    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, False, True, ACC, ROWS, TILES, AHEAD, N <= 4096, N)
+    ct.store(dweights, (ct.bid(0), 0), sums)
+
+
+@tessera.kernel
+def add_layer_norm_backward_wide(
+    x,
+    weight,
+    dy,
+    dsum,
+    dweights,
+    dbiases,
+    dx,
+    eps: float,
+    ACC: ct.Constant,
+    ROWS: ct.Constant[int],
+    TILES: ct.Constant[int],
+    AHEAD: ct.Constant[bool],
+    N: ct.Constant[int],
+):
+    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, True, True, ACC, ROWS, TILES, AHEAD, N <= 4096, N)
     ct.store(dweights, (ct.bid(0), 0), sums)
     ct.store(dbiases, (ct.bid(0), 0), plain)
 
@@ -140,20 +222,7 @@ def piece(x, weight, dy, i, k, ACC, CHUNK):
     return v, ct.load(dy, (i, k), (1, CHUNK), padding_mode=ZERO).astype(ACC) * w
 
 
-@tessera.kernel
-def norm_backward_rows(
-    x,
-    weight,
-    dy,
-    centres,
-    scales,
-    dx,
-    eps: float,
-    CENTRED: ct.Constant[bool],
-    ACC: ct.Constant,
-    CHUNK: ct.Constant[int],
-    N: ct.Constant[int],
-):
+def row_in_pieces(x, weight, dy, dsum, centres, scales, dx, eps, CENTRED, ADDS, ACC, CHUNK, N):
     """A row that is read in pieces several times: all but the first time it is found in the cache."""
     i = ct.bid(0)
     pieces = ct.cdiv(N, CHUNK)
@@ -178,9 +247,47 @@ def norm_backward_rows(
     along, plain = along / N, plain / N
     for k in range(pieces):
         v, g = piece(x, weight, dy, i, k, ACC, CHUNK)
-        ct.store(dx, (i, k), ((g - plain - (v - centre) * scale * along) * scale).astype(dx.dtype))
+        d = (g - plain - (v - centre) * scale * along) * scale
+        if ADDS:
+            d = d + ct.load(dsum, (i, k), (1, CHUNK), padding_mode=ZERO).astype(ACC)
+        ct.store(dx, (i, k), d.astype(dx.dtype))
     ct.store(centres, (i, 0), centre)
     ct.store(scales, (i, 0), scale)
+
+
+@tessera.kernel
+def norm_backward_rows(
+    x,
+    weight,
+    dy,
+    centres,
+    scales,
+    dx,
+    eps: float,
+    CENTRED: ct.Constant[bool],
+    ACC: ct.Constant,
+    CHUNK: ct.Constant[int],
+    N: ct.Constant[int],
+):
+    row_in_pieces(x, weight, dy, dy, centres, scales, dx, eps, CENTRED, False, ACC, CHUNK, N)
+
+
+@tessera.kernel
+def add_norm_backward_rows(
+    x,
+    weight,
+    dy,
+    dsum,
+    centres,
+    scales,
+    dx,
+    eps: float,
+    CENTRED: ct.Constant[bool],
+    ACC: ct.Constant,
+    CHUNK: ct.Constant[int],
+    N: ct.Constant[int],
+):
+    row_in_pieces(x, weight, dy, dsum, centres, scales, dx, eps, CENTRED, True, ACC, CHUNK, N)
 
 
 def sums_of_columns(x, dy, centres, scales, ACC, ROWS, TILES, COLUMNS):

@@ -9,6 +9,8 @@ to K; a last launch puts these in order, each at the place that says how many co
 
 sort: runs of RUN elements are put in order that way; then pairs of runs are merged until there is one. An element's place in both is its place in
 its own, and as many more as come before it in the other one, which a search by halves finds: every element for itself.
+
+The gradients of both: dx[indices] = dvalues, and 0 where no element came from.
 """
 import cuda.tile as ct
 import tessera
@@ -155,3 +157,19 @@ def merge(
     to = own // 2 * 2 * run + (at - own * run) + (low - begin)
     ct.scatter(values, (row, to), v, mask=at < N)
     ct.scatter(indices, (row, to), place, mask=at < N)
+
+
+@tessera.kernel
+def clear(dx, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
+    ct.store(dx, (ct.bid(1), ct.bid(0)), ct.zeros((ROWS, COLUMNS), dx.dtype))
+
+
+@tessera.kernel
+def put_back(indices, dvalues, dx, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
+    """The cotangents of values to where these came from: places of a row are different ones."""
+    i, j = ct.bid(1), ct.bid(0)
+    to = ct.load(indices, (i, j), (ROWS, COLUMNS), padding_mode=ZERO)
+    row = ct.broadcast_to(i * ROWS + ct.arange(ROWS, dtype=ct.int32)[:, None], (ROWS, COLUMNS))
+    at = ct.broadcast_to(j * COLUMNS + ct.arange(COLUMNS, dtype=ct.int32)[None, :], (ROWS, COLUMNS))
+    v = ct.load(dvalues, (i, j), (ROWS, COLUMNS), padding_mode=ZERO)
+    ct.scatter(dx, (row, to), v, mask=(row < dvalues.shape[0]) & (at < dvalues.shape[1]))

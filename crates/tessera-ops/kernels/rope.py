@@ -4,7 +4,7 @@ SIGN is -1.
 
 The cosines and sines come from tables with a row a position, or are made here: pair i of position p has the angle p theta^(-i / HALF), in 64 bits, since
 of an angle of thousands of turns 32 bits leave few digits of the last one. A tile has all heads of some tokens, of several sequences where there are
-few, so that an angle is made once for all of them.
+few, so that an angle is made once for all of them. In place, pairs are written where they were read, and what is behind them is not touched.
 
 qk_norm_rope divides each head by its root mean square before, and multiplies it by a weight.
 """
@@ -63,6 +63,11 @@ def turn(x, y, at, cos, sin, ACC, INTERLEAVED, HALF, REST, shape):
     store_pairs(y, at, a * cos - b * sin, b * cos + a * sin, INTERLEAVED, HALF, shape)
 
 
+def turn_in_place(x, at, cos, sin, ACC, INTERLEAVED, HALF, shape):
+    a, b = load_pairs(x, at, ACC, INTERLEAVED, HALF, shape)
+    store_pairs(x, at, a * cos - b * sin, b * cos + a * sin, INTERLEAVED, HALF, shape)
+
+
 @tessera.kernel
 def rope(x, cos, sin, y, start: int, ACC: ct.Constant, SIGN: ct.Constant[float], INTERLEAVED: ct.Constant[bool], HALF: ct.Constant[int],
          REST: ct.Constant[int], TB: ct.Constant[int], TT: ct.Constant[int], TH: ct.Constant[int]):
@@ -77,6 +82,23 @@ def rope_theta(x, y, start: int, log_high: float, log_low: float, ACC: ct.Consta
     at = places(x, ct.bid(0), TB, TT, TH)
     c, s = made(start, log_high, log_low, at[1], ACC, TT, HALF)
     turn(x, y, at, c, s * SIGN, ACC, INTERLEAVED, HALF, REST, (TB, TT, TH))
+
+
+@tessera.kernel
+def rope_inplace(x, cos, sin, start: int, ACC: ct.Constant, SIGN: ct.Constant[float], INTERLEAVED: ct.Constant[bool], HALF: ct.Constant[int],
+                 TB: ct.Constant[int], TT: ct.Constant[int], TH: ct.Constant[int]):
+    at = places(x, ct.bid(0), TB, TT, TH)
+    c, s = read(cos, start, at[1], ACC, TT, HALF), read(sin, start, at[1], ACC, TT, HALF) * SIGN
+    turn_in_place(x, at, c, s, ACC, INTERLEAVED, HALF, (TB, TT, TH))
+
+
+@tessera.kernel
+def rope_inplace_theta(x, start: int, log_high: float, log_low: float, ACC: ct.Constant, SIGN: ct.Constant[float],
+                       INTERLEAVED: ct.Constant[bool], HALF: ct.Constant[int], TB: ct.Constant[int], TT: ct.Constant[int],
+                       TH: ct.Constant[int]):
+    at = places(x, ct.bid(0), TB, TT, TH)
+    c, s = made(start, log_high, log_low, at[1], ACC, TT, HALF)
+    turn_in_place(x, at, c, s * SIGN, ACC, INTERLEAVED, HALF, (TB, TT, TH))
 
 
 def normed(x, weight, eps, at, ACC, INTERLEAVED, HALF, REST, shape):

@@ -268,7 +268,9 @@ impl Operator {
         self.refuse_absent(&names, &call.scalars, variant, &signature)?;
         let find = |operand: Operand| call.tensors.iter().find(|(name, _)| *name == operand.name()).map(|(_, tensor)| tensor);
         let given: Vec<(Operand, &Tensor)> = signature.arrays().filter_map(|operand| Some((operand, find(operand)?))).collect();
-        let (first, one) = given[0];
+        // What has a type of its own does not say what the others hold.
+        let says_type = |(operand, _): &&(Operand, &Tensor)| !signature.types.iter().any(|(name, _)| *name == operand.name());
+        let (first, one) = *given.iter().find(says_type).unwrap_or(&given[0]);
         for &(operand, tensor) in &given {
             self.refuse_type(&signature, (first, one.dtype()), (operand, tensor.dtype()))?;
             if !same_device(&one.device(), &tensor.device()) {

@@ -55,7 +55,7 @@ pub struct Signature {
     pub outputs: &'static [Operand],
     /// Numbers that have a value when they are not given.
     pub scalars: &'static [&'static str],
-    /// Arrays that hold another type than the first one, by name.
+    /// Arrays that hold a type of their own, by name, and not that of the first one that is not among them.
     pub types: &'static [(&'static str, DType)],
     /// Arrays that hold what sums are kept in, by name: `f64` beside arrays of `f64`, else `f32`.
     pub sums: &'static [&'static str],

@@ -253,6 +253,30 @@ pub(super) const CASES: &[Case] = &[
             edit("the bias is dropped", &[("(d * scale * w + b)", "(d * scale * w)")]),
         ],
     ),
+    case(
+        "add_rms_norm_backward",
+        HIDDEN,
+        "",
+        &[
+            edit(
+                "the sum's own cotangent has no part",
+                &[("    if ADDS:\n            d = d +", "    if ADDS:\n            d = d + 0.0 *")],
+            ),
+            edit(
+                "the norm's part is scaled by a little more",
+                &[("return (g - h * along) * scale, h", "return (g - h * along) * (scale + 0.001), h")],
+            ),
+        ],
+    ),
+    case(
+        "add_layer_norm_backward",
+        HIDDEN,
+        "",
+        &[
+            edit("the sum's own cotangent is of the next rows", &[("ct.load(dsum, (i, 0)", "ct.load(dsum, (i + 1, 0)")]),
+            edit("the mean has no gradient", &[("g = g - ct.sum(g, axis=1, keepdims=True) / N", "pass")]),
+        ],
+    ),
     Case {
         policy: "fp32->bf16",
         ..case(
@@ -380,8 +404,8 @@ pub(super) const CASES: &[Case] = &[
             edit(
                 "pairs are turned back",
                 &[(
-                    "a * cos - b * sin, b * cos + a * sin, INTERLEAVED, HALF, shape)\n\n\n@tessera.kernel\ndef rope(",
-                    "a * cos + b * sin, b * cos - a * sin, INTERLEAVED, HALF, shape)\n\n\n@tessera.kernel\ndef rope(",
+                    "a * cos - b * sin, b * cos + a * sin, INTERLEAVED, HALF, shape)\n\n\ndef turn_in_place(",
+                    "a * cos + b * sin, b * cos - a * sin, INTERLEAVED, HALF, shape)\n\n\ndef turn_in_place(",
                 )],
             ),
             edit("the table's first rows serve all tokens", &[("ct.load(rows, (i, 0)", "ct.load(rows, (0 * i, 0)")]),
@@ -401,6 +425,33 @@ pub(super) const CASES: &[Case] = &[
                 )],
             ),
         ],
+    ),
+    case(
+        "rope_inplace",
+        HEADS,
+        "halves",
+        &[
+            edit(
+                "it turns the other way",
+                &[(
+                    "a * cos - b * sin, b * cos + a * sin, INTERLEAVED, HALF, shape)\n\n\n@tessera.kernel\ndef rope(",
+                    "a * cos + b * sin, b * cos - a * sin, INTERLEAVED, HALF, shape)\n\n\n@tessera.kernel\ndef rope(",
+                )],
+            ),
+            edit(
+                "a pair is turned after its first half was written",
+                &[(
+                    "    a, b = load_pairs(x, at, ACC, INTERLEAVED, HALF, shape)\n    store_pairs(x, at, a * cos",
+                    "    a, b = load_pairs(x, at, ACC, INTERLEAVED, HALF, shape)\n    ct.store(x, at + (0,), (a * cos - b * sin).astype(x.dtype))\n    a, b = load_pairs(x, at, ACC, INTERLEAVED, HALF, shape)\n    store_pairs(x, at, a * cos",
+                )],
+            ),
+        ],
+    ),
+    case(
+        "rope_inplace",
+        HEADS,
+        "interleaved",
+        &[edit("sines are as large as cosines", &[("turn_in_place(x, at, c, s, ACC", "turn_in_place(x, at, c, c, ACC")])],
     ),
     case("rope_backward", HEADS, "interleaved", &[edit("it turns forward", &[("TT, HALF) * SIGN", "TT, HALF)")])]),
     case(

@@ -9,6 +9,7 @@ mod gemm;
 mod grouped;
 mod histogram;
 mod linear;
+mod linear_loss;
 pub(crate) mod mat;
 mod permute;
 mod quantised;
@@ -25,6 +26,7 @@ use tessera_types::Arch;
 pub(crate) const CASES: &[&[Case]] = &[
     gemm::CASES,
     linear::CASES,
+    linear_loss::CASES,
     mat::CASES,
     permute::CASES,
     quantised::CASES,

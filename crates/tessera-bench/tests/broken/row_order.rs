@@ -99,4 +99,31 @@ pub(super) const CASES: &[Case] = &[
             edit("the search ends a step early", &[("range(steps)", "range(steps - 1)")]),
         ],
     },
+    Case {
+        operator: "top_k_backward",
+        extents: &[("rows", 5), ("n", 1000), ("k", 50)],
+        variant: "largest",
+        policy: "fp32",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[
+            edit(
+                "what is not chosen is not cleared",
+                &[("ct.zeros((ROWS, COLUMNS), dx.dtype)", "ct.full((ROWS, COLUMNS), 1.0, dx.dtype)")],
+            ),
+            edit("the last cotangent is left out", &[("(at < dvalues.shape[1])", "(at < dvalues.shape[1] - 1)")]),
+        ],
+    },
+    Case {
+        operator: "sort_rows_backward",
+        extents: &[("rows", 5), ("n", 1000)],
+        variant: "ascending",
+        policy: "bf16",
+        data: |plan| plan,
+        text: &[],
+        mutants: &[edit(
+            "cotangents stay in order",
+            &[("ct.scatter(dx, (row, to), v, mask=(row", "ct.scatter(dx, (row, at), v, mask=(row")],
+        )],
+    },
 ];

@@ -8,7 +8,7 @@ use tessera_types::{DType, Policy};
 use super::{Scaling, all, run};
 use crate::call::{Call, CallError};
 use crate::operator::Operator;
-use crate::set::{activations as act, add_norm, bias, cast as casts, quantise as codes, random, rope as turns};
+use crate::set::{activations as act, add_norm, bias, cast as casts, norm_backward, quantise as codes, random, rope as turns};
 
 /// Functions of one array of any shape, which give one of its shape and type; behind each its gradient.
 macro_rules! of_one {
@@ -183,6 +183,50 @@ pub fn add_rms_norm(x: &Tensor, residual: &Tensor, weight: &Tensor, eps: f64) ->
 pub fn add_layer_norm(x: &Tensor, residual: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<[Tensor; 2], CallError> {
     let tensors = [("x", x), ("residual", residual), ("weight", weight), ("bias", bias)];
     all(&add_norm::ADD_LAYER_NORM, "", &tensors, &[("eps", eps)])
+}
+
+/// The gradients `[dx, dweight]` of [`add_rms_norm`], from the `sum` that it gave and cotangents of both its results. `dx` is the gradient of `x`, and that
+/// of the residual.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (sum, one) = (Tensor::full(DType::F32, &[4, 8], 3.0)?, Tensor::ones(DType::F32, &[8])?);
+/// let (dsum, dy) = (Tensor::full(DType::F32, &[4, 8], 0.5)?, Tensor::ones(DType::F32, &[4, 8])?);
+/// let [dx, dweight] = tessera_ops::add_rms_norm_backward(&sum, &one, [&dsum, &dy], 0.0)?;
+/// assert!((dx.to_f64()?[0] - 0.5).abs() < 1e-6 && (dweight.to_f64()?[0] - 4.0).abs() < 1e-5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn add_rms_norm_backward(
+    sum: &Tensor,
+    weight: &Tensor,
+    [dsum, dy]: [&Tensor; 2],
+    eps: f64,
+) -> Result<[Tensor; 2], CallError> {
+    let tensors = [("sum", sum), ("weight", weight), ("dsum", dsum), ("dy", dy)];
+    all(&norm_backward::ADD_RMS_NORM_BACKWARD, "", &tensors, &[("eps", eps)])
+}
+
+/// The gradients `[dx, dweight, dbias]` of [`add_layer_norm`], from the `sum` that it gave and cotangents of both its results. `dx` is the gradient of `x`,
+/// and that of the residual.
+///
+/// ```
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (sum, one) = (Tensor::full(DType::F32, &[4, 8], 3.0)?, Tensor::ones(DType::F32, &[8])?);
+/// let (dsum, dy) = (Tensor::full(DType::F32, &[4, 8], 0.5)?, Tensor::ones(DType::F32, &[4, 8])?);
+/// let [dx, _, dbias] = tessera_ops::add_layer_norm_backward(&sum, &one, [&dsum, &dy], 1e-5)?;
+/// assert_eq!((dx.to_f64()?[0], dbias.to_f64()?[0]), (0.5, 4.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn add_layer_norm_backward(
+    sum: &Tensor,
+    weight: &Tensor,
+    [dsum, dy]: [&Tensor; 2],
+    eps: f64,
+) -> Result<[Tensor; 3], CallError> {
+    let tensors = [("sum", sum), ("weight", weight), ("dsum", dsum), ("dy", dy)];
+    all(&norm_backward::ADD_LAYER_NORM_BACKWARD, "", &tensors, &[("eps", eps)])
 }
 
 /// The elements of `x` in another type, rounded to the nearest, ties to even, and saturated in 8 bits: between `f32`, `f16`, `bf16`, 8-bit floats and `i8`,
@@ -361,6 +405,24 @@ pub fn rope(x: &Tensor, angles: Angles<'_>, pairing: Pairing, start: usize) -> R
 /// The gradient of [`rope`]: it turns back.
 pub fn rope_backward(dy: &Tensor, angles: Angles<'_>, pairing: Pairing, start: usize) -> Result<Tensor, CallError> {
     turned(&turns::ROPE_BACKWARD, ("dy", dy), angles, pairing, start)
+}
+
+/// [`rope`] in place: the results take the place of what `x` held. Like every array here, `x` is a handle to memory that others may share, and that may be
+/// a part of a larger array; it is written as it lies, and refused where its axes before `tokens` cannot be taken as one.
+///
+/// ```
+/// use tessera_ops::{Angles, Pairing, rope, rope_inplace};
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let x = Tensor::ones(DType::F32, &[1, 5, 2, 8])?;
+/// let angles = Angles::Theta { theta: 10000.0, dims: 4 };
+/// let y = rope(&x, angles, Pairing::Halves, 3)?;
+/// rope_inplace(&x, angles, Pairing::Halves, 3)?;
+/// assert_eq!(x.to_f64()?, y.to_f64()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn rope_inplace(x: &Tensor, angles: Angles<'_>, pairing: Pairing, start: usize) -> Result<(), CallError> {
+    turned(&turns::ROPE_INPLACE, ("x", x), angles, pairing, start).map(|_| ())
 }
 
 fn turned(

@@ -128,11 +128,67 @@ pub fn cross_entropy_backward(
     dlse: Option<&Tensor>,
     ignore_index: i32,
 ) -> Result<Tensor, CallError> {
-    let none =
-        || Tensor::zeros_on(lse.dtype(), lse.shape(), &lse.device()).map_err(|error| CallError::Memory { name: "dlse", error });
-    let dlse = dlse.cloned().map_or_else(none, Ok)?;
+    let dlse = or_zeros(dlse, lse)?;
     let tensors = [("x", x), ("labels", labels), ("lse", lse), ("dloss", dloss), ("dlse", &dlse)];
     run(&set::cross_entropy::CROSS_ENTROPY_BACKWARD, "", &tensors, &[("ignore_index", f64::from(ignore_index))])
+}
+
+/// The cotangent of `lse`, zeros where there is none.
+fn or_zeros(dlse: Option<&Tensor>, lse: &Tensor) -> Result<Tensor, CallError> {
+    let zeros =
+        || Tensor::zeros_on(lse.dtype(), lse.shape(), &lse.device()).map_err(|error| CallError::Memory { name: "dlse", error });
+    dlse.cloned().map_or_else(zeros, Ok)
+}
+
+/// The cross entropy of the logits `x weight^T` and `labels[...]` of `i32`, token by token, without the logits in memory: `x[..., dim]` and
+/// `weight[vocab, dim]` give `[loss, lse]` in the type that sums are kept in, as [`cross_entropy`] of those logits does. Tokens whose label is
+/// `ignore_index` have a loss of 0; no other label lies outside of the classes.
+///
+/// ```
+/// use tessera_ops::{IGNORE_INDEX, linear_cross_entropy};
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (x, weight) = (Tensor::ones(DType::F32, &[2, 8])?, Tensor::ones(DType::F32, &[4, 8])?);
+/// let labels = Tensor::from_vec(&[2], vec![3, IGNORE_INDEX])?;
+/// let [loss, lse] = linear_cross_entropy(&x, &weight, &labels, IGNORE_INDEX)?;
+/// assert!((loss.read::<f32>()?[0] - 4.0_f32.ln()).abs() < 1e-6 && loss.read::<f32>()?[1] == 0.0);
+/// assert!((lse.read::<f32>()?[1] - 8.0 - 4.0_f32.ln()).abs() < 1e-5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn linear_cross_entropy(x: &Tensor, weight: &Tensor, labels: &Tensor, ignore_index: i32) -> Result<[Tensor; 2], CallError> {
+    let tensors = [("x", x), ("weight", weight), ("labels", labels)];
+    all(&set::linear_cross_entropy::LINEAR_CROSS_ENTROPY, "", &tensors, &[("ignore_index", f64::from(ignore_index))])
+}
+
+/// The gradients `[dx, dweight]` of [`linear_cross_entropy`], from the `lse` that it gave, and cotangents of both its results; without `dlse` that
+/// one is 0. Logits are computed again, some classes at a time: beside the results there is an array about as large as `x`, and one that `dx` is
+/// summed up in.
+///
+/// ```
+/// use tessera_ops::{IGNORE_INDEX, linear_cross_entropy, linear_cross_entropy_backward};
+/// use tessera_runtime::Tensor;
+/// use tessera_types::DType;
+/// let (x, weight) = (Tensor::ones(DType::F32, &[1, 8])?, Tensor::ones(DType::F32, &[4, 8])?);
+/// let labels = Tensor::from_vec(&[1], vec![2])?;
+/// let [_, lse] = linear_cross_entropy(&x, &weight, &labels, IGNORE_INDEX)?;
+/// let one = Tensor::ones(DType::F32, &[1])?;
+/// let [dx, dweight] = linear_cross_entropy_backward(&x, &weight, &labels, &lse, &one, None, IGNORE_INDEX)?;
+/// assert!(dx.to_f64()?.iter().all(|dx| dx.abs() < 1e-5));
+/// assert!((dweight.to_f64()?[0] - 0.25).abs() < 1e-5 && (dweight.to_f64()?[2 * 8] + 0.75).abs() < 1e-5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn linear_cross_entropy_backward(
+    x: &Tensor,
+    weight: &Tensor,
+    labels: &Tensor,
+    lse: &Tensor,
+    dloss: &Tensor,
+    dlse: Option<&Tensor>,
+    ignore_index: i32,
+) -> Result<[Tensor; 2], CallError> {
+    let dlse = or_zeros(dlse, lse)?;
+    let tensors = [("x", x), ("weight", weight), ("labels", labels), ("lse", lse), ("dloss", dloss), ("dlse", &dlse)];
+    all(&set::linear_cross_entropy::LINEAR_CROSS_ENTROPY_BACKWARD, "", &tensors, &[("ignore_index", f64::from(ignore_index))])
 }
 
 /// What becomes of the elements of a row or column.
@@ -322,6 +378,38 @@ pub fn top_k(x: &Tensor, k: usize, order: Order) -> Result<[Tensor; 2], CallErro
     let (values, indices) = (array("values", x.dtype())?, array("indices", tessera_types::DType::I32)?);
     let variant = if order == Order::Ascending { "smallest" } else { "largest" };
     all(&set::order::TOP_K, variant, &[("x", x), ("values", &values), ("indices", &indices)], &[])
+}
+
+/// The gradient of [`top_k`] in rows of `n` elements, from the `indices` that it gave and cotangents of its values: these where their values stood, and
+/// zeros elsewhere.
+///
+/// ```
+/// use tessera_ops::{Order, top_k, top_k_backward};
+/// use tessera_runtime::Tensor;
+/// let x = Tensor::from_vec(&[1, 4], vec![1.0_f32, 4.0, 2.0, 3.0])?;
+/// let [values, indices] = top_k(&x, 2, Order::Descending)?;
+/// assert_eq!(top_k_backward(&indices, &values, 4)?.to_f64()?, [0.0, 4.0, 0.0, 3.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn top_k_backward(indices: &Tensor, dvalues: &Tensor, n: usize) -> Result<Tensor, CallError> {
+    let shape: Vec<usize> = indices.shape().iter().rev().skip(1).rev().copied().chain([n]).collect();
+    let dx = Tensor::zeros_on(dvalues.dtype(), &shape, &dvalues.device());
+    let dx = dx.map_err(|error| CallError::Memory { name: "dx", error })?;
+    run(&set::order::TOP_K_BACKWARD, "largest", &[("indices", indices), ("dvalues", dvalues), ("dx", &dx)], &[])
+}
+
+/// The gradient of [`sort_rows`], from the `indices` that it gave and cotangents of its values: these where their values stood.
+///
+/// ```
+/// use tessera_ops::{Order, sort_rows, sort_rows_backward};
+/// use tessera_runtime::Tensor;
+/// let x = Tensor::from_vec(&[1, 4], vec![2.0_f32, 1.0, 2.0, 0.0])?;
+/// let [values, indices] = sort_rows(&x, Order::Ascending)?;
+/// assert_eq!(sort_rows_backward(&indices, &values)?.to_f64()?, x.to_f64()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn sort_rows_backward(indices: &Tensor, dvalues: &Tensor) -> Result<Tensor, CallError> {
+    run(&set::order::SORT_ROWS_BACKWARD, "ascending", &[("indices", indices), ("dvalues", dvalues)], &[])
 }
 
 /// The elements of each row in an order, and where they stood: `x[..., n]` gives `[values, indices]` of its shape, the second of `i32`. Equal elements

@@ -12,6 +12,7 @@ use crate::operator::{
 };
 use crate::problem::Problem;
 use crate::set::norm::{self, Centre, EPS};
+use crate::set::norm_backward::{ADD_LAYER_NORM_BACKWARD, ADD_RMS_NORM_BACKWARD};
 use crate::set::rows::{self, Division};
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
@@ -32,7 +33,7 @@ pub(crate) static ADD_RMS_NORM: Operator = Operator {
     numbers: &[],
     plan: |problem, policy, machine| plan("add_rms_norm", Centre::Zero, problem, policy, machine),
     ways: None,
-    gradient: None,
+    gradient: Some(&ADD_RMS_NORM_BACKWARD),
     ladder: &[],
 };
 
@@ -52,7 +53,7 @@ pub(crate) static ADD_LAYER_NORM: Operator = Operator {
     numbers: &[],
     plan: |problem, policy, machine| plan("add_layer_norm", Centre::Mean, problem, policy, machine),
     ways: None,
-    gradient: None,
+    gradient: Some(&ADD_LAYER_NORM_BACKWARD),
     ladder: &[],
 };
 

@@ -9,10 +9,10 @@ use crate::signature::{Calls, Operand, Signature};
 use tessera_types::DType;
 
 /// The label of rows that have no loss, where a call names no other.
-const IGNORED: f64 = -100.0;
+pub(super) const IGNORED: f64 = -100.0;
 
 /// Numbers of a problem, and of a call.
-const NUMBERS: &[(&str, f64)] = &[("ignore_index", IGNORED)];
+pub(super) const NUMBERS: &[(&str, f64)] = &[("ignore_index", IGNORED)];
 
 /// The label of rows that have no loss.
 fn ignored(case: &Case) -> f64 {
@@ -187,7 +187,7 @@ static LOG_SUM_BACKWARD: Rowwise = Rowwise {
 };
 
 /// The error of a power of e: its exponent is rounded where it is subtracted and where it is multiplied, and small ones are flushed.
-fn of_power(u: f64, distance: f64, terms: f64, power: f64) -> f64 {
+pub(super) fn of_power(u: f64, distance: f64, terms: f64, power: f64) -> f64 {
     u * (8.0 + 4.0 * distance.abs() + terms) * power + f64::from(f32::MIN_POSITIVE)
 }
 

@@ -34,6 +34,7 @@ pub(crate) mod histogram;
 mod ladders;
 pub(crate) mod layer_norm;
 pub(crate) mod linear;
+pub(crate) mod linear_cross_entropy;
 pub(crate) mod linear_w4;
 pub(crate) mod log_softmax;
 pub(crate) mod moe;

@@ -1,4 +1,6 @@
 //! Gradients of the norms: of `x`, and of what is common to all rows, whose gradients are sums over rows. Problems and numbers are the norms'.
+//! Behind a residual, `x` is the sum that the forward pass has stored: its own cotangent is added to the norm's, and what comes of that is the gradient
+//! of both arrays that were added.
 //!
 //! What is saved of the forward pass is nothing: a block that has a row and its cotangents knows the row's statistics for the price of two more
 //! reductions, where reading them would save no pass over `x`. Three ways to divide the work (`n` elements of a row):
@@ -23,24 +25,75 @@ use crate::set::rows;
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
-pub(crate) static RMS_NORM_BACKWARD: Operator = operator(Centre::Zero);
-pub(crate) static LAYER_NORM_BACKWARD: Operator = operator(Centre::Mean);
+pub(crate) static RMS_NORM_BACKWARD: Operator = operator(Of { centre: Centre::Zero, added: false });
+pub(crate) static LAYER_NORM_BACKWARD: Operator = operator(Of { centre: Centre::Mean, added: false });
+pub(crate) static ADD_RMS_NORM_BACKWARD: Operator = operator(Of { centre: Centre::Zero, added: true });
+pub(crate) static ADD_LAYER_NORM_BACKWARD: Operator = operator(Of { centre: Centre::Mean, added: true });
+
+/// Which norm's gradient, and whether a residual was added before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Of {
+    centre: Centre,
+    added: bool,
+}
+
+impl Of {
+    const fn name(self) -> &'static str {
+        match (self.centre, self.added) {
+            (Centre::Mean, false) => "layer_norm_backward",
+            (Centre::Zero, false) => "rms_norm_backward",
+            (Centre::Mean, true) => "add_layer_norm_backward",
+            (Centre::Zero, true) => "add_rms_norm_backward",
+        }
+    }
+
+    /// The kernel for rows that a block holds.
+    fn held(self, wide: bool) -> &'static str {
+        match (self.centre, self.added, wide) {
+            (_, _, false) => self.name(),
+            (Centre::Mean, false, true) => "layer_norm_backward_wide",
+            (Centre::Zero, false, true) => "rms_norm_backward_wide",
+            (Centre::Mean, true, true) => "add_layer_norm_backward_wide",
+            (Centre::Zero, true, true) => "add_rms_norm_backward_wide",
+        }
+    }
+
+    /// The place of the first result: behind `x`, `weight`, `dy` and perhaps `dsum`.
+    fn first_result(self) -> usize {
+        if self.added { 4 } else { 3 }
+    }
+}
 
 const PRECISIONS: &[&str] = &["fp32", "fp16", "bf16"];
 
 /// How an operator makes plans.
 type Planning = fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>;
 
-const fn operator(centre: Centre) -> Operator {
-    let (name, plan): (_, Planning) = match centre {
-        Centre::Mean => ("layer_norm_backward", |problem, policy, machine| self::plan(Centre::Mean, problem, policy, machine)),
-        Centre::Zero => ("rms_norm_backward", |problem, policy, machine| self::plan(Centre::Zero, problem, policy, machine)),
+const fn operator(of: Of) -> Operator {
+    const MEAN: Of = Of { centre: Centre::Mean, added: false };
+    const ZERO: Of = Of { centre: Centre::Zero, added: false };
+    const ADDED_MEAN: Of = Of { added: true, ..MEAN };
+    const ADDED_ZERO: Of = Of { added: true, ..ZERO };
+    const DBIAS: Operand = Operand("dbias", "hidden");
+    let plan: Planning = match of {
+        MEAN => |problem, policy, machine| self::plan(MEAN, problem, policy, machine),
+        ZERO => |problem, policy, machine| self::plan(ZERO, problem, policy, machine),
+        ADDED_MEAN => |problem, policy, machine| self::plan(ADDED_MEAN, problem, policy, machine),
+        ADDED_ZERO => |problem, policy, machine| self::plan(ADDED_ZERO, problem, policy, machine),
+    };
+    let signature: fn(&str) -> Signature = match of {
+        MEAN => |_| Signature::new(INPUTS, &[DX, DWEIGHT, DBIAS]).scalars(&["eps"]),
+        ZERO => |_| Signature::new(INPUTS, &[DX, DWEIGHT]).scalars(&["eps"]),
+        ADDED_MEAN => |_| Signature::new(ADDED_INPUTS, &[DX, DWEIGHT, DBIAS]).scalars(&["eps"]),
+        ADDED_ZERO => |_| Signature::new(ADDED_INPUTS, &[DX, DWEIGHT]).scalars(&["eps"]),
     };
     Operator {
-        name,
-        about: match centre {
-            Centre::Mean => "gradient of layer normalisation: of x, weight and bias",
-            Centre::Zero => "gradient of RMS normalisation: of x and weight",
+        name: of.name(),
+        about: match of {
+            MEAN => "gradient of layer normalisation: of x, weight and bias",
+            ZERO => "gradient of RMS normalisation: of x and weight",
+            ADDED_MEAN => "gradient of add_layer_norm: of x, which is the residual's too, weight and bias",
+            ADDED_ZERO => "gradient of add_rms_norm: of x, which is the residual's too, and weight",
         },
         file: "norm_backward.py",
         source: include_str!("../../kernels/norm_backward.py"),
@@ -54,10 +107,7 @@ const fn operator(centre: Centre) -> Operator {
         calls: Calls {
             variants: &[""],
             default: Some(""),
-            signature: match centre {
-                Centre::Mean => |_| Signature::new(INPUTS, &[DX, DWEIGHT, Operand("dbias", "hidden")]).scalars(&["eps"]),
-                Centre::Zero => |_| Signature::new(INPUTS, &[DX, DWEIGHT]).scalars(&["eps"]),
-            },
+            signature,
             problem: |sizes| Ok(norm::problem(1, sizes.get("rows"), sizes.get("hidden"))),
         },
         numbers: &[],
@@ -76,6 +126,13 @@ fn further_suite() -> Vec<Problem> {
 }
 
 const INPUTS: &[Operand] = &[Operand("x", "..rows hidden"), Operand("weight", "hidden"), Operand("dy", "..rows hidden")];
+/// `sum` is what the forward pass gave.
+const ADDED_INPUTS: &[Operand] = &[
+    Operand("sum", "..rows hidden"),
+    Operand("weight", "hidden"),
+    Operand("dsum", "..rows hidden"),
+    Operand("dy", "..rows hidden"),
+];
 const DX: Operand = Operand("dx", "..rows hidden");
 const DWEIGHT: Operand = Operand("dweight", "hidden");
 
@@ -137,54 +194,62 @@ fn blocks(machine: Machine, each: usize) -> usize {
     }
 }
 
-fn plan(centre: Centre, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
-    let (storage, acc) = rows::storage(policy, if centre == Centre::Mean { "layer_norm_backward" } else { "rms_norm_backward" })?;
+fn plan(of: Of, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+    let Of { centre, added } = of;
+    let (storage, acc) = rows::storage(policy, of.name())?;
     let (count, n) = norm::extents(problem);
-    let mut x = TensorSpec::new("x", storage, [count, n], Role::Input);
+    let of_rows = |name, role| TensorSpec::new(name, storage, [count, n], role);
+    let mut x = of_rows(if added { "sum" } else { "x" }, Role::Input);
     if centre == Centre::Mean {
         x.fill = Fill::Normal { mean: 1.0, sd: 1.0 };
     }
-    let mut tensors = vec![
-        x,
-        TensorSpec::new("weight", storage, [n], Role::Input),
-        TensorSpec::new("dy", storage, [count, n], Role::Input),
-        TensorSpec::new("dx", storage, [count, n], Role::Output),
-        TensorSpec::new("dweight", storage, [n], Role::Output),
-    ];
+    let mut tensors = vec![x, TensorSpec::new("weight", storage, [n], Role::Input), of_rows("dy", Role::Input)];
+    tensors.extend(added.then(|| of_rows("dsum", Role::Input)));
+    let first = of.first_result();
+    tensors.push(of_rows("dx", Role::Output));
+    tensors.push(TensorSpec::new("dweight", storage, [n], Role::Output));
     if centre == Centre::Mean {
         tensors.push(TensorSpec::new("dbias", storage, [n], Role::Output));
     }
-    let common = tensors.len() - 4;
-    let mut outputs = vec![OutputRows { tensor: 3, rows: count, row_len: n, exact: false }];
-    outputs.extend((4..4 + common).map(|tensor| OutputRows { tensor, rows: 1, row_len: n, exact: false }));
-    let launches = launches(centre, [count, n], (storage, acc), machine, &mut tensors)?;
+    let common = tensors.len() - first - 1;
+    let mut outputs = vec![OutputRows { tensor: first, rows: count, row_len: n, exact: false }];
+    outputs.extend((first + 1..tensors.len()).map(|tensor| OutputRows { tensor, rows: 1, row_len: n, exact: false }));
+    let launches = launches(of, [count, n], (storage, acc), machine, &mut tensors)?;
     let elements = (count * n) as u64;
+    let (read, formula) = match added {
+        true => (3, "sum, dsum, dy and weight read once, dx and sums over rows written once"),
+        false => (2, "x, dy and weight read once, dx and sums over rows written once"),
+    };
     Ok(Plan {
         outputs,
         tensors,
         launches,
         work: Work {
-            read_bytes: packed_bytes(storage, 2 * elements + n as u64),
+            read_bytes: packed_bytes(storage, read * elements + n as u64),
             write_bytes: packed_bytes(storage, elements + (common * n) as u64),
-            flops: if centre == Centre::Mean { 16 } else { 11 } * elements,
+            flops: (if centre == Centre::Mean { 16 } else { 11 } + u64::from(added)) * elements,
             compute: None,
             metric: Metric::Bandwidth,
-            formula: "x, dy and weight read once, dx and sums over rows written once",
+            formula,
         },
         exact_lane: false,
-        reference: Box::new(Gradients { centre, count, n, out: storage, acc }),
+        reference: Box::new(Gradients { centre, along: added.then_some(3), count, n, out: storage, acc }),
     })
 }
 
 /// The launches, and what they have in memory between them.
 fn launches(
-    centre: Centre,
+    of: Of,
     [count, n]: [usize; 2],
     (storage, acc): (DType, DType),
     machine: Machine,
     tensors: &mut Vec<TensorSpec>,
 ) -> Result<Vec<LaunchSpec>, Unsupported> {
+    let Of { centre, added } = of;
     let int = |name, value: usize| (name, Argument::Int(value as i64));
+    // What is normalised is called `sum` behind a residual.
+    let x = ("x", Argument::Tensor(0));
+    let cotangents: &[_] = if added { &["weight", "dy", "dsum"] } else { &["weight", "dy"] };
     let of_acc = ("ACC", Argument::Type(acc));
     let eps = ("eps", Argument::Float(EPS));
     let (sums, results): (&[_], &[_]) = match centre {
@@ -203,18 +268,13 @@ fn launches(
             let per_block = tiles.div_ceil(blocks(machine, resident)).max(1);
             let parts = tiles.div_ceil(per_block).max(1);
             tensors.extend(sums.iter().map(|name| TensorSpec::new(name, acc, [parts, n], Role::Workspace)));
-            let mut arguments = rows::arrays(tensors, &["x", "weight", "dy"]);
+            let mut arguments = rows::arrays(tensors, cotangents);
+            arguments.push(x);
             arguments.extend(rows::arrays(tensors, sums));
             arguments.extend(rows::arrays(tensors, &["dx"]));
             arguments.extend([eps, of_acc, int("ROWS", rows), int("TILES", per_block), int("N", n)]);
             arguments.extend(wide.then_some(("AHEAD", Argument::Bool(ahead))));
-            let kernel = match (centre, wide) {
-                (Centre::Mean, false) => "layer_norm_backward",
-                (Centre::Mean, true) => "layer_norm_backward_wide",
-                (Centre::Zero, false) => "rms_norm_backward",
-                (Centre::Zero, true) => "rms_norm_backward_wide",
-            };
-            launches.push(LaunchSpec::new(kernel, arguments, rows::grid(parts, 1)?));
+            launches.push(LaunchSpec::new(of.held(wide), arguments, rows::grid(parts, 1)?));
         }
         Division::Columns => {
             let (rows, columns) = COLUMN_TILE;
@@ -223,8 +283,10 @@ fn launches(
             let parts = tiles.div_ceil(per_block).max(1);
             tensors.extend(["centres", "scales"].map(|name| TensorSpec::new(name, acc, [count, 1], Role::Workspace)));
             tensors.extend(sums.iter().map(|name| TensorSpec::new(name, acc, [parts, n], Role::Workspace)));
-            let mut arguments = rows::arrays(tensors, &["x", "weight", "dy", "centres", "scales", "dx"]);
+            let mut arguments = rows::arrays(tensors, &["centres", "scales", "dx"]);
+            arguments.extend(rows::arrays(tensors, cotangents));
             arguments.extend([
+                x,
                 eps,
                 ("CENTRED", Argument::Bool(centre == Centre::Mean)),
                 of_acc,
@@ -232,9 +294,11 @@ fn launches(
                 int("N", n),
             ]);
             if count > 0 {
-                launches.push(LaunchSpec::new("norm_backward_rows", arguments, rows::grid(count, 1)?));
+                let kernel = if added { "add_norm_backward_rows" } else { "norm_backward_rows" };
+                launches.push(LaunchSpec::new(kernel, arguments, rows::grid(count, 1)?));
             }
-            let mut arguments = rows::arrays(tensors, &["x", "dy", "centres", "scales"]);
+            let mut arguments = rows::arrays(tensors, &["dy", "centres", "scales"]);
+            arguments.push(x);
             arguments.extend(rows::arrays(tensors, sums));
             arguments.extend([of_acc, int("ROWS", rows), int("TILES", per_block), int("COLUMNS", columns)]);
             let kernel = if centre == Centre::Mean { "layer_norm_backward_columns" } else { "rms_norm_backward_columns" };
@@ -252,6 +316,8 @@ fn launches(
 
 struct Gradients {
     centre: Centre,
+    /// The place of a cotangent that is added to the gradient of rows.
+    along: Option<usize>,
     count: usize,
     n: usize,
     out: DType,
@@ -318,12 +384,21 @@ impl Gradients {
             }
             Centre::Zero => (0.0, 0.0),
         };
+        let mut added = vec![0.0; self.n];
+        if let Some(along) = self.along {
+            inputs.numbers(along, row * self.n, &mut added);
+        }
         for (j, (want, bound)) in want.iter_mut().zip(bound).enumerate() {
             let g = *want;
-            let exact = scale * (g - mean - h[j] * along);
+            let of_norm = scale * (g - mean - h[j] * along);
+            let exact = of_norm + added[j];
             let terms = g.abs() + mean.abs() + (h[j] * along).abs();
             let lost = mean_error + h[j].abs() * along_error + h_error[j] * along.abs() + 4.0 * u * terms;
-            *bound = model.u_out * exact.abs() + scale * lost + 8.0 * u * n.sqrt() * exact.abs() + model.floor;
+            *bound = model.u_out * exact.abs()
+                + scale * lost
+                + 8.0 * u * n.sqrt() * of_norm.abs()
+                + 2.0 * u * added[j].abs()
+                + model.floor;
             *want = storable(self.out, exact);
         }
     }

@@ -1,13 +1,14 @@
-//! Rows in order: all elements of each (`sort`), or the `k` largest or smallest (`top_k`), with where they stood.
+//! Rows in order: all elements of each (`sort_rows`), or the `k` largest or smallest (`top_k`), with where they stood; and the gradients, which put
+//! cotangents of values there.
 //!
-//! Both are exact, so that elements are judged bit by bit, and places among equal elements, too: the first one comes first.
+//! All are exact, so that elements are judged bit by bit, and places among equal elements, too: the first one comes first.
 
 use std::cmp::Ordering;
 
-use tessera_types::DType;
+use tessera_types::{DType, Policy};
 
 use crate::draw::Draw;
-use crate::operator::{Argument, LaunchSpec, Operator, Role, TensorSpec, Unsupported};
+use crate::operator::{Argument, Fill, LaunchSpec, Machine, Operator, Plan, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
 use crate::set::rows;
 use crate::set::rowwise::{self, Array, Case, Of, Rowwise, Width, int, row};
@@ -69,9 +70,42 @@ const OPERATOR: Operator = Operator {
     ladder: &[],
 };
 
-pub(crate) static TOP_K: Operator = OPERATOR;
+pub(crate) static TOP_K: Operator = Operator { gradient: Some(&TOP_K_BACKWARD), ..OPERATOR };
 
-pub(crate) static SORT_ROWS: Operator = Operator {
+pub(crate) static TOP_K_BACKWARD: Operator = Operator {
+    name: "top_k_backward",
+    about: "gradient of top_k: cotangents of the values where these stood, zeros elsewhere",
+    calls: Calls {
+        signature: |_| {
+            const INPUTS: &[Operand] = &[Operand("indices", "..rows k"), Operand("dvalues", "..rows k")];
+            Signature::new(INPUTS, &[Operand("dx", "..rows n")]).types(PLACES)
+        },
+        ..OPERATOR.calls
+    },
+    plan: |problem, policy, machine| back(&FROM_CHOSEN, "top_k_backward", problem, policy, machine),
+    ..OPERATOR
+};
+
+/// Where elements stood.
+const PLACES: &[(&str, DType)] = &[("indices", DType::I32)];
+
+pub(crate) static SORT_ROWS: Operator = Operator { gradient: Some(&SORT_ROWS_BACKWARD), ..SORT };
+
+pub(crate) static SORT_ROWS_BACKWARD: Operator = Operator {
+    name: "sort_rows_backward",
+    about: "gradient of sort_rows: cotangents of the values where these stood",
+    calls: Calls {
+        signature: |_| {
+            const INPUTS: &[Operand] = &[Operand("indices", "..rows n"), Operand("dvalues", "..rows n")];
+            Signature::new(INPUTS, &[Operand("dx", "..rows n")]).types(PLACES)
+        },
+        ..SORT.calls
+    },
+    plan: |problem, policy, machine| back(&FROM_SORTED, "sort_rows_backward", problem, policy, machine),
+    ..SORT
+};
+
+const SORT: Operator = Operator {
     name: "sort_rows",
     about: "the elements along the last axis in order, equal ones as they stand, and where they stood",
     further_suite: || sorted(&[(65536, 128), (16384, 1024), (4096, 4096), (1024, 16384), (16, 262_144)], "ascending"),
@@ -126,6 +160,60 @@ static SORTED: Rowwise = Rowwise {
     flops: 1,
     formula: "x read once, as many elements and indices written",
 };
+
+static FROM_CHOSEN: Rowwise = Rowwise {
+    inputs: &[
+        Array { name: "indices", width: Width::Chosen, of: Of::Index },
+        Array { name: "dvalues", width: Width::Chosen, of: Of::Storage },
+    ],
+    outputs: &[row("dx")],
+    launches: |case, tensors| {
+        let (tile, grid) = case.tiles()?;
+        let mut arguments = rows::arrays(tensors, &["dx"]);
+        arguments.extend(tile);
+        Ok(vec![LaunchSpec::new("clear", arguments, grid), putting_back(case, case.k, tensors)?])
+    },
+    reference: |_, inputs, _, want, bound| put_back(inputs, want, bound),
+    flops: 0,
+    formula: "k cotangents and indices of each row read, dx written once",
+};
+
+static FROM_SORTED: Rowwise = Rowwise {
+    inputs: &[Array { name: "indices", width: Width::Row, of: Of::Index }, row("dvalues")],
+    outputs: &[row("dx")],
+    launches: |case, tensors| Ok(vec![putting_back(case, case.n, tensors)?]),
+    reference: |_, inputs, _, want, bound| put_back(inputs, want, bound),
+    flops: 0,
+    formula: "cotangents and indices read once, dx written once",
+};
+
+/// The launch that puts so many cotangents of each row where their values stood.
+fn putting_back(case: &Case, width: usize, tensors: &[TensorSpec]) -> Result<LaunchSpec, Unsupported> {
+    let (tile, grid) = Case { n: width, ..case.clone() }.tiles()?;
+    let mut arguments = rows::arrays(tensors, &["indices", "dvalues", "dx"]);
+    arguments.extend(tile);
+    Ok(LaunchSpec::new("put_back", arguments, grid))
+}
+
+fn put_back(inputs: &[Vec<f64>], want: &mut [f64], bound: &mut [f64]) {
+    want.fill(0.0);
+    bound.fill(0.0);
+    for (place, cotangent) in inputs[0].iter().zip(&inputs[1]) {
+        want[*place as usize] = *cotangent;
+    }
+}
+
+/// The plan of a gradient: a row's places are different ones, of all that it has.
+fn back(of: &'static Rowwise, name: &str, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+    let case = Case::of(name, problem, policy, machine)?;
+    if case.k > case.n {
+        return Err(Unsupported(format!("{name} has places for {} elements, not for {}", case.n, case.k)));
+    }
+    let below = case.n as u64;
+    let mut plan = rowwise::plan(of, case, &[])?;
+    plan.tensors[0].fill = Fill::Distinct { below };
+    Ok(plan)
+}
 
 /// The first elements of a row in order, or where they stand.
 fn ordered(x: &[f64], is_rising: bool, output: usize, want: &mut [f64], bound: &mut [f64]) {

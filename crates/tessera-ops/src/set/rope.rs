@@ -1,4 +1,4 @@
-//! Rotary position embedding, its gradient, and the norm of queries' and keys' heads before it.
+//! Rotary position embedding, in an array of its own or in place, its gradient, and the norm of queries' and keys' heads before it.
 //!
 //! A variant says how elements are paired, `halves` or `interleaved`, and `_theta` behind that says that no tables are given.
 
@@ -23,7 +23,7 @@ pub(crate) static ROPE: Operator = Operator {
     about: "rotary position embedding, from tables or from theta, of all or the first elements of heads",
     calls: Calls { signature: |variant| signature(variant, &FORWARD, &[Operand("y", "..batch tokens heads dim")]), ..CALLS },
     quick: || quick(ROPE.precisions),
-    plan: |problem, policy, machine| plan(["x", "y"], 1.0, problem, policy, machine),
+    plan: |problem, policy, machine| plan(To::Other(["x", "y"]), 1.0, problem, policy, machine),
     gradient: Some(&ROPE_BACKWARD),
     ..OPERATOR
 };
@@ -33,7 +33,26 @@ pub(crate) static ROPE_BACKWARD: Operator = Operator {
     about: "gradient of rope",
     calls: Calls { signature: |variant| signature(variant, &BACKWARD, &[Operand("dx", "..batch tokens heads dim")]), ..CALLS },
     quick: || quick(ROPE_BACKWARD.precisions),
-    plan: |problem, policy, machine| plan(["dy", "dx"], -1.0, problem, policy, machine),
+    plan: |problem, policy, machine| plan(To::Other(["dy", "dx"]), -1.0, problem, policy, machine),
+    ..OPERATOR
+};
+
+pub(crate) static ROPE_INPLACE: Operator = Operator {
+    name: "rope_inplace",
+    about: "rope whose results take the place of what was given",
+    calls: Calls {
+        signature: |variant| {
+            let tables: &'static [Operand] = if variant.ends_with("_theta") { &[] } else { &FORWARD[1..] };
+            let signature = Signature::new(tables, &FORWARD[..1]).updated(&["x"]);
+            match variant.ends_with("_theta") {
+                true => signature.scalars(&["start", "theta", "dims"]),
+                false => signature.types(TABLES).scalars(&["start"]),
+            }
+        },
+        ..CALLS
+    },
+    quick: || quick(ROPE_INPLACE.precisions),
+    plan: |problem, policy, machine| plan(To::Itself("x"), 1.0, problem, policy, machine),
     ..OPERATOR
 };
 
@@ -96,7 +115,7 @@ const OPERATOR: Operator = Operator {
     draw,
     calls: CALLS,
     numbers: &[START, THETA, DIMS],
-    plan: |problem, policy, machine| plan(["x", "y"], 1.0, problem, policy, machine),
+    plan: |problem, policy, machine| plan(To::Other(["x", "y"]), 1.0, problem, policy, machine),
     ways: None,
     gradient: None,
     ladder: &[],
@@ -267,36 +286,54 @@ fn table(name: &'static str, positions: u64, half: usize) -> TensorSpec {
     }
 }
 
-fn plan(
-    [from, to]: [&'static str; 2],
-    sign: f64,
-    problem: &Problem,
-    policy: Policy,
-    machine: Machine,
-) -> Result<Plan, Unsupported> {
+/// Where the results of an array go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum To {
+    /// From one into another.
+    Other([&'static str; 2]),
+    /// Into itself.
+    Itself(&'static str),
+}
+
+fn plan(to: To, sign: f64, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let (storage, acc) = rows::storage(policy, "rope")?;
     let shape = Shape::of(problem, "heads")?;
-    let mut tensors = vec![TensorSpec::new(from, storage, shape.array(), Role::Input)];
+    let (from, role) = match to {
+        To::Other([from, _]) => (from, Role::Input),
+        To::Itself(from) => (from, Role::InOut),
+    };
+    let mut tensors = vec![TensorSpec::new(from, storage, shape.array(), role)];
     let mut arguments = vec![("x", Argument::Tensor(0)), ("SIGN", Argument::Float(sign))];
     arguments.extend(shape.arguments(acc));
     let (kernel, tables) = match shape.theta {
         None => {
             tensors.extend(["cos", "sin"].map(|name| table(name, problem.get("positions"), shape.half)));
             arguments.extend([("cos", Argument::Tensor(1)), ("sin", Argument::Tensor(2))]);
-            ("rope", 2 * 4 * (shape.tokens * shape.half) as u64)
+            (if role == Role::InOut { "rope_inplace" } else { "rope" }, 2 * 4 * (shape.tokens * shape.half) as u64)
         }
         Some(theta) => {
             let (high, low) = (theta.log2() as f32, (theta.log2() - f64::from(theta.log2() as f32)) as f32);
             arguments.extend([("log_high", high), ("log_low", low)].map(|(name, part)| (name, Argument::Float(f64::from(part)))));
-            ("rope_theta", 0)
+            (if role == Role::InOut { "rope_inplace_theta" } else { "rope_theta" }, 0)
         }
     };
-    let output = tensors.len();
-    tensors.push(TensorSpec::new(to, storage, shape.array(), Role::Output));
-    arguments.push(("y", Argument::Tensor(output)));
+    let output = match to {
+        To::Other([_, to]) => {
+            tensors.push(TensorSpec::new(to, storage, shape.array(), Role::Output));
+            arguments.push(("y", Argument::Tensor(tensors.len() - 1)));
+            tensors.len() - 1
+        }
+        To::Itself(_) => {
+            // What is behind the pairs stays where it is.
+            arguments.retain(|(name, _)| *name != "REST");
+            0
+        }
+    };
     let tile = shape.tile(machine);
     arguments.extend(["TB", "TT", "TH"].into_iter().zip(tile.map(|extent| Argument::Int(extent as i64))));
-    let bytes = packed_bytes(storage, shape.len() as u64);
+    // In place nothing is read or written but what is turned.
+    let moved = if role == Role::InOut { shape.len() / shape.dim * 2 * shape.half } else { shape.len() };
+    let bytes = packed_bytes(storage, moved as u64);
     Ok(Plan {
         outputs: vec![OutputRows { tensor: output, rows: shape.len() / shape.dim, row_len: shape.dim, exact: false }],
         tensors,
