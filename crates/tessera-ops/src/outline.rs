@@ -56,7 +56,8 @@ impl Operator {
         let given: Vec<(Operand, &Outline<'_>)> =
             signature.arrays().filter_map(|operand| Some((operand, find(operand)?))).collect();
         // What has a type of its own does not say what the others hold.
-        let says_type = |(operand, _): &&(Operand, &Outline<'_>)| !signature.types.iter().any(|(name, _)| *name == operand.name());
+        let says_type =
+            |(operand, _): &&(Operand, &Outline<'_>)| !signature.types.iter().any(|(name, _)| *name == operand.name());
         let first = given.iter().find(says_type).or(given.first()).map(|(operand, array)| (*operand, array.dtype));
         for &(operand, array) in &given {
             first.iter().try_for_each(|first| self.refuse_type(&signature, *first, (operand, array.dtype)))?;
