@@ -3,16 +3,15 @@
 Those with a namesake in ``torch.nn`` are subclasses of it: they take the same arguments and have the same parameters, so that state dictionaries go
 both ways. They run on the CPU and on CUDA devices, under autograd, ``torch.compile`` and ``torch.vmap``.
 
-==============================  ===================================================================================
-:class:`RMSNorm`                ``torch.nn.RMSNorm``
-:class:`LayerNorm`              ``torch.nn.LayerNorm``
-:class:`SiLU`, :class:`GELU`    ``torch.nn.SiLU``, ``torch.nn.GELU``
-:class:`CrossEntropyLoss`       ``torch.nn.CrossEntropyLoss`` of class numbers, without weights and smoothing
-:class:`LinearCrossEntropyLoss` a last layer and its loss, without the logits in memory
-:class:`SwiGLU`                 ``down_proj(silu(gate_proj(x)) * up_proj(x))``, with the names that Llama's models have
-:class:`RotaryEmbedding`        rotary positions of heads, from theta, without tables
-==============================  ===================================================================================
-
+===============================  ===================================================================================
+:class:`RMSNorm`                 ``torch.nn.RMSNorm``
+:class:`LayerNorm`               ``torch.nn.LayerNorm``
+:class:`SiLU`, :class:`GELU`     ``torch.nn.SiLU``, ``torch.nn.GELU``
+:class:`CrossEntropyLoss`        ``torch.nn.CrossEntropyLoss`` of class numbers, without weights and smoothing
+:class:`LinearCrossEntropyLoss`  a last layer and its loss, without the logits in memory
+:class:`SwiGLU`                  ``down_proj(silu(gate_proj(x)) * up_proj(x))``, with the names that Llama's models have
+:class:`RotaryEmbedding`         rotary positions of heads, from theta, without tables
+===============================  ===================================================================================
 
 Attention stands in :mod:`tessera.torch.attention`.
 """
