@@ -138,9 +138,9 @@ def test_vmap_gives_what_calls_give(name, monkeypatch):
         real = tessera.ops.call
         monkeypatch.setattr(tessera.ops, "call", lambda *args, real=real, calls=calls, **rest: calls.append(args) or real(*args, **rest))
         # The mapped axis comes last, where it has to be moved.
-        found = torch.vmap(
-            lambda *x: the(name)(*x, **keywords), in_dims=tuple(-1 if at in mapped else None for at in range(len(many)))
-        )(*(x.movedim(0, -1) if at in mapped else x for at, x in enumerate(given)))
+        found = torch.vmap(lambda *x: the(name)(*x, **keywords), in_dims=tuple(-1 if at in mapped else None for at in range(len(many))))(
+            *(x.movedim(0, -1) if at in mapped else x for at, x in enumerate(given))
+        )
         monkeypatch.undo()
         for ours, theirs in zip(parts(found), expected, strict=True):
             torch.testing.assert_close(ours, theirs)
@@ -191,7 +191,10 @@ def test_functions_are_those_of_pytorch(dtype):
         (functional.gemm(x, x, variant="nt", dtype=dtype), x @ x.t()),
         (functional.top_k(x, k=5)[0], x.topk(5).values),
         (functional.cast(x, dtype=torch.float16), x.half()),
-        (functional.cross_entropy(x, torch.tensor([3, 1, 23, 0], dtype=torch.int32))[0].to(dtype), nn.cross_entropy(x, torch.tensor([3, 1, 23, 0]), reduction="none")),
+        (
+            functional.cross_entropy(x, torch.tensor([3, 1, 23, 0], dtype=torch.int32))[0].to(dtype),
+            nn.cross_entropy(x, torch.tensor([3, 1, 23, 0]), reduction="none"),
+        ),
     ]
     for ours, theirs in pairs:
         torch.testing.assert_close(ours, theirs, rtol=1e-4 if dtype == torch.float32 else 2e-2, atol=1e-5 if dtype == torch.float32 else 2e-2)
@@ -233,18 +236,16 @@ MISTAKES = {
     "`C` is not given, but read as well": lambda: functional.gemm(torch.eye(3), torch.eye(3), beta=1.0),
     "`C` holds `f64`, and gemm of `f32` gives `f32`": lambda: functional.gemm(torch.eye(3), torch.eye(3), dtype=torch.float64),
     "not 9 of 4": lambda: functional.top_k(torch.ones(2, 4), k=9),
-    "no gradient of `cos`: pass `cos.detach\\(\\)`": lambda: functional.rope(
-        torch.ones(1, 2, 1, 4), torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)
-    ).sum().backward(),
+    "no gradient of `cos`: pass `cos.detach\\(\\)`": lambda: (
+        functional.rope(torch.ones(1, 2, 1, 4), torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)).sum().backward()
+    ),
     "no forward-mode gradient": lambda: torch.func.jvp(functional.silu, (torch.ones(3),), (torch.ones(3),)),
     "takes no mask": lambda: tessera.torch.scaled_dot_product_attention(*(torch.ones(2, 3, 16),) * 3, torch.ones(3, 3)),
     "`dropout_p` is 0.5": lambda: tessera.torch.scaled_dot_product_attention(*(torch.ones(2, 3, 16),) * 3, dropout_p=0.5),
     "is given 5 and 3": lambda: tessera.torch.scaled_dot_product_attention(
         torch.ones(2, 3, 16), torch.ones(2, 5, 16), torch.ones(2, 5, 16), is_causal=True
     ),
-    "4 heads share 2 of keys": lambda: tessera.torch.scaled_dot_product_attention(
-        torch.ones(4, 3, 16), torch.ones(2, 3, 16), torch.ones(2, 3, 16)
-    ),
+    "4 heads share 2 of keys": lambda: tessera.torch.scaled_dot_product_attention(torch.ones(4, 3, 16), torch.ones(2, 3, 16), torch.ones(2, 3, 16)),
     "no weights to return": lambda: tessera.torch.MultiheadAttention(32, 2)(*(torch.ones(3, 1, 32),) * 3),
     "takes no masks": lambda: tessera.torch.MultiheadAttention(32, 2)(*(torch.ones(3, 1, 32),) * 3, torch.ones(1, 3), need_weights=False),
     "0.5 of the weights are dropped": lambda: tessera.torch.MultiheadAttention(32, 2, dropout=0.5),
