@@ -124,7 +124,9 @@ def _other(tensor: torch.Tensor) -> torch.Tensor:
     return torch.randn_like(tensor) if tensor.is_floating_point() else tensor.flip(0)
 
 
-@pytest.mark.parametrize("name", [name for name in (DIFFERENTIABLE | OTHERS) if name not in ("kv_append", "random_uniform", "rope_inplace_halves_theta")])
+@pytest.mark.parametrize(
+    "name", [name for name in (DIFFERENTIABLE | OTHERS) if name not in ("kv_append", "random_uniform", "rope_inplace_halves_theta")]
+)
 def test_vmap_gives_what_calls_give(name, monkeypatch):
     torch.manual_seed(0)
     tensors, keywords = (DIFFERENTIABLE | OTHERS)[name]()
