@@ -49,6 +49,11 @@ DIFFERENTIABLE = {
     "log_softmax": lambda: ([numbers(3, 9)], {}),
     "log_sum_exp": lambda: ([numbers(3, 9)], {}),
     "cross_entropy": lambda: ([numbers(5, 9), ints(9, 5)], {"ignore_index": -100}),
+    "linear_cross_entropy": lambda: ([numbers(5, 8), numbers(9, 8), ints(9, 5)], {"ignore_index": -100}),
+    "add_rms_norm": lambda: ([numbers(3, 12), numbers(3, 12), numbers(12)], {"eps": 1e-6}),
+    "add_layer_norm": lambda: ([numbers(3, 12), numbers(3, 12), numbers(12), numbers(12)], {"eps": 1e-6}),
+    "top_k": lambda: ([numbers(3, 9)], {"k": 4}),
+    "sort_rows": lambda: ([numbers(3, 9)], {"variant": "descending"}),
     "relu": lambda: ([numbers(3, 7)], {}),
     "leaky_relu": lambda: ([numbers(3, 7)], {"slope": 0.1}),
     "elu": lambda: ([numbers(3, 7)], {"alpha": 0.5}),
@@ -74,12 +79,12 @@ OTHERS = {
     "linear_swiglu": lambda: ([torch.randn(3, 8), torch.randn(6, 8), torch.randn(6, 8)], {"variant": "geglu"}),
     "attention": lambda: ([torch.randn(1, 2, 5, 16)] * 3, {"scale": 0.25}),
     "cast": lambda: ([torch.randn(3, 7)], {"dtype": torch.float16}),
-    "top_k": lambda: ([torch.randn(3, 9)], {"k": 4}),
+    "histogram": lambda: ([torch.randn(3, 9)], {"bins": 4, "least": -1.0, "greatest": 1.0}),
     "kv_append": lambda: ([torch.randn(2, 1, 8), torch.randn(2, 1, 8), ints(8, 2), torch.zeros(4, 2, 1, 8), torch.zeros(4, 2, 1, 8)], {}),
     "random_uniform": lambda: ([], {"n": [3, 4], "dtype": torch.float32, "seed": 5}),
     "quantise": lambda: ([torch.randn(2, 256)], {"variant": "blocks_int8"}),
     "embedding_backward": lambda: ([torch.randn(2, 3, 5), ints(7, 2, 3)], {"vocab": 7}),
-    "add_rms_norm": lambda: ([torch.randn(3, 12), torch.randn(3, 12), torch.randn(12)], {"eps": 1e-6}),
+    "rope_inplace_halves_theta": lambda: ([torch.randn(1, 3, 2, 8)], {"start": 1, "theta": 100.0, "dims": 8}),
 }
 
 
@@ -119,7 +124,9 @@ def _other(tensor: torch.Tensor) -> torch.Tensor:
     return torch.randn_like(tensor) if tensor.is_floating_point() else tensor.flip(0)
 
 
-@pytest.mark.parametrize("name", [name for name in (DIFFERENTIABLE | OTHERS) if name not in ("kv_append", "random_uniform")])
+@pytest.mark.parametrize(
+    "name", [name for name in (DIFFERENTIABLE | OTHERS) if name not in ("kv_append", "random_uniform", "rope_inplace_halves_theta")]
+)
 def test_vmap_gives_what_calls_give(name, monkeypatch):
     torch.manual_seed(0)
     tensors, keywords = (DIFFERENTIABLE | OTHERS)[name]()
@@ -334,6 +341,22 @@ def test_modules_without_namesakes():
     torch.testing.assert_close(layer(x), layer.o_proj(out.transpose(1, 2).flatten(2)), rtol=1e-4, atol=1e-5)
     plain = [torch.randn(5, 16) for _ in range(3)]
     torch.testing.assert_close(tessera.torch.scaled_dot_product_attention(*plain), nn.scaled_dot_product_attention(*plain), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_last_layer_with_its_loss(reduction):
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(16, 11, bias=False)
+    ours = tessera.torch.LinearCrossEntropyLoss(16, 11, ignore_index=3, reduction=reduction)
+    ours.load_state_dict(layer.state_dict())
+    theirs = torch.nn.CrossEntropyLoss(ignore_index=3, reduction=reduction)
+    x, target = torch.randn(7, 16), torch.tensor([0, 3, 10, 4, 3, 1, 2])
+    results = []
+    for loss, weight in ((ours, ours.weight), (lambda x, target: theirs(layer(x), target), layer.weight)):
+        given = x.clone().requires_grad_()
+        made = loss(given, target)
+        results.append((made.detach(), *torch.autograd.grad(made.sum(), (given, weight))))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-4, atol=1e-5)
 
 
 def test_norms_take_what_autocast_gives():

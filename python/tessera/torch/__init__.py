@@ -21,7 +21,7 @@ from ._registered import registered
 from ._swap import Swapped, swap
 from ._vmap import add_vmap
 from .attention import Attention, MultiheadAttention, scaled_dot_product_attention
-from .modules import GELU, CrossEntropyLoss, LayerNorm, RMSNorm, RotaryEmbedding, SiLU, SwiGLU
+from .modules import GELU, CrossEntropyLoss, LayerNorm, LinearCrossEntropyLoss, RMSNorm, RotaryEmbedding, SiLU, SwiGLU
 
 for _entry in ENTRIES.values():
     _made = registered(_entry)
@@ -35,6 +35,7 @@ __all__ = [
     "Attention",
     "CrossEntropyLoss",
     "LayerNorm",
+    "LinearCrossEntropyLoss",
     "MultiheadAttention",
     "RMSNorm",
     "RotaryEmbedding",

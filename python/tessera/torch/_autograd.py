@@ -12,6 +12,9 @@ from .. import errors
 from ._declared import BY_VARIANT, Entry
 from ._registered import axes_of, variant_of
 
+#: Inputs whose gradient is that of another one: a sum has one for both of its terms.
+_SHARED = {("add_rms_norm", "residual"): "x", ("add_layer_norm", "residual"): "x"}
+
 
 def add_gradient(entry: Entry, made: torch.library.CustomOpDef) -> None:
     """Gives an operator of PyTorch's its gradient."""
@@ -47,12 +50,13 @@ def _backward(entry: Entry, ctx, gradients: tuple):
     for name, gradient in zip(entry.outputs, gradients, strict=True):
         if f"d{name}" in other.inputs:
             values[f"d{name}"] = gradient.contiguous()
+    source = {name: f"d{_SHARED.get((entry.operator, name), name)}" for name in entry.tensors}
     for at, name in enumerate(entry.tensors):
-        if ctx.needs_input_grad[at] and f"d{name}" not in other.outputs:
+        if ctx.needs_input_grad[at] and source[name] not in other.outputs:
             raise errors.ArgumentError(f"`tessera::{entry.name}` has no gradient of `{name}`: pass `{name}.detach()`")
     keywords = {**ctx.numbers, **ctx.extents}
     if other.names_variant:
         keywords["variant"] = ctx.variant
     made = getattr(torch.ops.tessera, other.name)(*(values[name] for name in other.inputs), **keywords)
     found = dict(zip(other.outputs, made if isinstance(made, (tuple, list)) else (made,), strict=True))
-    return tuple(found.get(f"d{name}") for name in entry.tensors)
+    return tuple(found.get(source[name]) for name in entry.tensors)

@@ -3,14 +3,15 @@
 Those with a namesake in ``torch.nn`` are subclasses of it: they take the same arguments and have the same parameters, so that state dictionaries go
 both ways. They run on the CPU and on CUDA devices, under autograd, ``torch.compile`` and ``torch.vmap``.
 
-============================  ===================================================================================
-:class:`RMSNorm`              ``torch.nn.RMSNorm``
-:class:`LayerNorm`            ``torch.nn.LayerNorm``
-:class:`SiLU`, :class:`GELU`  ``torch.nn.SiLU``, ``torch.nn.GELU``
-:class:`CrossEntropyLoss`     ``torch.nn.CrossEntropyLoss`` of class numbers, without weights and smoothing
-:class:`SwiGLU`               ``down_proj(silu(gate_proj(x)) * up_proj(x))``, with the names that Llama's models have
-:class:`RotaryEmbedding`      rotary positions of heads, from theta, without tables
-============================  ===================================================================================
+===============================  ===================================================================================
+:class:`RMSNorm`                 ``torch.nn.RMSNorm``
+:class:`LayerNorm`               ``torch.nn.LayerNorm``
+:class:`SiLU`, :class:`GELU`     ``torch.nn.SiLU``, ``torch.nn.GELU``
+:class:`CrossEntropyLoss`        ``torch.nn.CrossEntropyLoss`` of class numbers, without weights and smoothing
+:class:`LinearCrossEntropyLoss`  a last layer and its loss, without the logits in memory
+:class:`SwiGLU`                  ``down_proj(silu(gate_proj(x)) * up_proj(x))``, with the names that Llama's models have
+:class:`RotaryEmbedding`         rotary positions of heads, from theta, without tables
+===============================  ===================================================================================
 
 Attention stands in :mod:`tessera.torch.attention`.
 """
@@ -114,11 +115,14 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
         logits = input.movedim(1, -1) if input.dim() > 1 else input
         labels = target.to(torch.int32)
         losses, _ = functional.cross_entropy(logits, labels, ignore_index=self.ignore_index)
-        if self.reduction == "mean":
-            losses = losses.sum() / (target != self.ignore_index).sum()
-        elif self.reduction == "sum":
-            losses = losses.sum()
-        return losses.to(input.dtype)
+        return _reduced(losses, target, self.ignore_index, self.reduction).to(input.dtype)
+
+
+def _reduced(losses: Tensor, target: Tensor, ignored: int, reduction: str) -> Tensor:
+    """Losses of rows as a loss reduces them; the mean is over the rows that count."""
+    if reduction == "none":
+        return losses
+    return losses.sum() / (target != ignored).sum() if reduction == "mean" else losses.sum()
 
 
 def refused_loss(module: torch.nn.CrossEntropyLoss) -> str | None:
@@ -126,6 +130,37 @@ def refused_loss(module: torch.nn.CrossEntropyLoss) -> str | None:
     if module.weight is not None:
         return "classes have weights"
     return "labels are smoothed" if module.label_smoothing else None
+
+
+class LinearCrossEntropyLoss(torch.nn.Module):
+    """The last layer of a language model with its loss: the cross-entropy of ``x @ weight.T`` and class numbers, without the logits in memory.
+
+    ``x`` is ``[..., hidden]``, the class numbers ``[...]``. The state dictionary is that of ``torch.nn.Linear(hidden, classes, bias=False)``; a weight
+    that another module has, too (an embedding's), is assigned: ``loss.weight = embedding.weight``.
+
+    Args:
+        hidden: Width of what goes in.
+        classes: How many classes there are.
+        ignore_index: The number of rows that count for nothing.
+        reduction: ``mean`` over the rows that count, ``sum``, or ``none`` for one loss a row.
+
+    Raises:
+        ArgumentError: another reduction.
+    """
+
+    def __init__(self, hidden: int, classes: int, ignore_index: int = -100, reduction: str = "mean", device=None, dtype=None):
+        super().__init__()
+        if reduction not in ("mean", "sum", "none"):
+            raise errors.ArgumentError(f"`{reduction}` is no reduction: it is `mean`, `sum` or `none`")
+        self.weight = torch.nn.Linear(hidden, classes, bias=False, device=device, dtype=dtype).weight
+        self.ignore_index = ignore_index
+        self.reduction = reduction
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """The loss, in ``x``'s type."""
+        weight = self.weight.to(x.dtype)
+        losses, _ = functional.linear_cross_entropy(x, weight, target.to(torch.int32), ignore_index=self.ignore_index)
+        return _reduced(losses, target, self.ignore_index, self.reduction).to(x.dtype)
 
 
 class SwiGLU(torch.nn.Module):
