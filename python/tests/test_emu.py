@@ -220,6 +220,9 @@ def test_launches_share_a_machines_memory():
     gpu.run(SCALE, 1, 64, (x, emu.Unwritten(y), 2.0, 64))
     gpu.run(SCALE, 1, 64, (y, z, 3.0, 64))
     assert np.array_equal(z, 6 * x)
+    for _ in range(3):
+        gpu.run(SCALE, 1, 64, (y[:], z[:], 3.0, 64))
+    assert sum(len(piece.arrays) for piece in gpu.memory._pieces) == 3, "views of one range are one array"
     y[:32] = 1
     gpu.run(SCALE, 1, 64, (y, z, 3.0, 64))
     assert np.array_equal(z, np.where(np.arange(64) < 32, 3, 6 * x)), "what the host wrote between two launches counts"

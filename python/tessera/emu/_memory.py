@@ -28,7 +28,8 @@ class _Piece:
     start: int
     end: int
     at: int
-    arrays: list[Staged] = field(default_factory=list)
+    #: By address, bytes, and whether they must not be written.
+    arrays: dict[tuple[int, int, bool], Staged] = field(default_factory=dict)
 
 
 class Memory:
@@ -46,9 +47,10 @@ class Memory:
         Raises:
             ArgumentError: an object that is no array of the host, or one that lies partly in an array that is there.
         """
-        spans = [(item, found.address, found.span) for item, found in ((item, _native.describe(item.array, item.name)) for item in arrays)]
+        found = [_native.describe(item.array, item.name) for item in arrays]
+        spans = [(item, own.address, own.span, own.readonly) for item, own in zip(arrays, found, strict=True)]
         fresh: list[tuple[int, int]] = []
-        for item, start, size in spans:
+        for item, start, size, _ in spans:
             if size and self._piece(start, size, item.name) is None:
                 fresh.append((start, start + size))
         made = _merged(fresh)
@@ -57,7 +59,7 @@ class Memory:
             before = start % _ALIGN
             self._pieces.append(_Piece(start, end, self._machine.alloc(before + end - start) + before))
         # What is written goes last, so that it counts as that where it overlaps with what is not.
-        for item, start, size in sorted(spans, key=lambda span: not span[0].unwritten):
+        for item, start, size, readonly in sorted(spans, key=lambda span: not span[0].unwritten):
             if size == 0:
                 continue
             piece = self._piece(start, size, item.name)
@@ -65,8 +67,7 @@ class Memory:
             self._machine.upload(at, item.array, item.name, (piece.start, piece.end) in made)
             if item.unwritten:
                 self._machine.forget(at, size)
-            if all(item.array is not known.array for known in piece.arrays):
-                piece.arrays.append(item)
+            piece.arrays[start, size, readonly] = item
 
     def _piece(self, start: int, size: int, name: str) -> _Piece | None:
         for piece in self._pieces:
@@ -117,7 +118,7 @@ class Memory:
         Raises:
             ArgumentError: an array that must not be written was written there.
         """
-        staged = [(piece, item, _native.describe(item.array, item.name)) for piece in self._pieces for item in piece.arrays]
+        staged = [(piece, item, _native.describe(item.array, item.name)) for piece in self._pieces for item in piece.arrays.values()]
         # What must not be written is looked at first, so that nothing is written where it is refused.
         for piece, item, found in sorted(staged, key=lambda row: not row[2].readonly):
             self._machine.download(piece.at + found.address - piece.start, item.array, item.name)
