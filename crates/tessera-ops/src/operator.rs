@@ -161,17 +161,18 @@ pub struct Operator {
     /// The operator of the same problems that gives the gradient: its inputs are those of this one that it needs, by their names, perhaps results,
     /// and a cotangent `dy` of each result `y`; its results are the gradients `dx` of inputs `x`.
     pub gradient: Option<&'static Operator>,
-    /// Simpler kernels that give the same, from the simplest on: what was gained on the way to the operator's own.
+    /// Other kernels that give the same, from the simplest on: what was gained on the way to the operator's own, and what other algorithms would.
     pub ladder: &'static [Rung],
 }
 
-/// Simpler kernels of an operator, kept to be read and measured against.
+/// Simpler kernels of an operator, or another algorithm's, kept to be read and measured against.
 pub struct Rung {
     /// Its name, the implementation's in results.
     pub name: &'static str,
     /// One line: what it does, and what it lacks.
     pub about: &'static str,
-    /// Everything needed to run one problem, with the tensors, outputs and reference of the operator's own plan.
+    /// Everything needed to run one problem, with the inputs and outputs of the operator's own plan, and its reference, whose bounds are others where
+    /// the algorithm rounds otherwise.
     pub(crate) plan: fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>,
 }
 
