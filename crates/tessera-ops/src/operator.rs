@@ -176,17 +176,18 @@ pub struct Operator {
     /// Why results of inputs that hold NaN and infinities are not held to the reference; `None` where they are: what is NaN, and what is each
     /// infinity, is then what the reference says, and the rest is within its bounds.
     pub no_specials: Option<&'static str>,
-    /// Simpler kernels that give the same, from the simplest on: what was gained on the way to the operator's own.
+    /// Other kernels that give the same, from the simplest on: what was gained on the way to the operator's own, and what other algorithms would.
     pub ladder: &'static [Rung],
 }
 
-/// Simpler kernels of an operator, kept to be read and measured against.
+/// Simpler kernels of an operator, or another algorithm's, kept to be read and measured against.
 pub struct Rung {
     /// Its name, the implementation's in results.
     pub name: &'static str,
     /// One line: what it does, and what it lacks.
     pub about: &'static str,
-    /// Everything needed to run one problem, with the tensors, outputs and reference of the operator's own plan.
+    /// Everything needed to run one problem, with the inputs and outputs of the operator's own plan, and its reference, whose bounds are others where
+    /// the algorithm rounds otherwise.
     pub(crate) plan: fn(&Problem, Policy, Machine) -> Result<Plan, Unsupported>,
 }
 

@@ -151,7 +151,11 @@ fn ladder(operator: &Operator, measured: &Measured) -> String {
         let _ = writeln!(text, "| `{}` | {} |", rung.name, cell(rung.about));
     }
     let _ = writeln!(text, "| `tessera` | the operator's own kernels |");
-    let _ = writeln!(text, "\nAll give the same within the operator's bounds: `tessera check {} --rungs`.", operator.name);
+    let _ = writeln!(
+        text,
+        "\nAll give the same, each within the bounds of its roundings: `tessera check {} --rungs`.",
+        operator.name
+    );
     text.push_str(&measured.ladder(operator));
     text
 }

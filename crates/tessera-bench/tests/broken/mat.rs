@@ -313,7 +313,48 @@ pub(crate) const RUNGS: &[(&str, Case)] = &[
             ],
         },
     ),
+    (
+        "winograd_2",
+        Case {
+            operator: "conv2d",
+            extents: FILTERED,
+            variant: "nchw bias padding=1",
+            policy: "fp16->fp16",
+            data: |plan| plan,
+            text: &[],
+            mutants: &[
+                edit("a sign of B", &[("(0, 1, 0, -1))", "(0, 1, 0, 1))")]),
+                edit("a fraction of G", &[("(1.0, 1 / 2, 1 / 2, 1.0)", "(1.0, 1 / 2, 1.0, 1.0)")]),
+                edit("windows are turned", &[("(o, c, 3 * r + s)", "(o, c, 3 * s + r)")]),
+                edit("tiles do not overlap", &[("% TILES_P * (N - 2) - PAD", "% TILES_P * N - PAD")]),
+                edit("the bias of the first channels", &[("ct.load(bias, (ct.bid(1),)", "ct.load(bias, (0,)")]),
+                relaunch("a padding of none", |plan| set(plan, "PAD", Argument::Int(0))),
+                relaunch("the last block is not launched", one_block_short),
+            ],
+        },
+    ),
+    (
+        "winograd_4",
+        Case {
+            operator: "conv2d",
+            extents: FILTERED,
+            variant: "nhwc padding=1",
+            policy: "bf16->bf16",
+            data: |plan| plan,
+            text: &[],
+            mutants: &[
+                edit("a factor of A", &[("(0, 1, -1, 8, -8, 1))", "(0, 1, -1, 4, -8, 1))")]),
+                edit("rows and columns of planes are exchanged", &[("W, (i * N + j, ", "W, (j * N + i, ")]),
+                edit("every plane is the first", &[("own = ct.load(X, (plane, ", "own = ct.load(X, (0, ")]),
+                edit("the last round is dropped", &[("range(ct.cdiv(X.shape[2], TK))", "range(X.shape[2] // TK)")]),
+                edit("images follow out of place", &[("n = tile // TILES_Q // TILES_P", "n = tile // TILES_Q // (TILES_P + 1)")]),
+            ],
+        },
+    ),
 ];
+
+/// Tiles that end beside the images, and channels beside those of a block.
+const FILTERED: &[(&str, u64)] = &[("n", 2), ("c", 20), ("h", 9), ("w", 11), ("o", 70), ("r", 3), ("s", 3), ("groups", 1)];
 
 /// Ragged in every direction.
 const RAGGED: &[(&str, u64)] = &[("batch", 1), ("m", 70), ("n", 65), ("k", 50)];

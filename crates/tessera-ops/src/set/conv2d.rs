@@ -254,7 +254,7 @@ pub(super) struct Arranged {
 }
 
 /// Elements of a whole line of 16 bytes.
-fn line(storage: DType) -> usize {
+pub(super) fn line(storage: DType) -> usize {
     (128 / storage.bits() as usize).max(1)
 }
 

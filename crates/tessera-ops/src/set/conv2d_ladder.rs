@@ -1,8 +1,9 @@
-//! The ladder of `conv2d`: the same windows by simpler kernels.
+//! The ladder of `conv2d`: the same windows by simpler kernels, and by minimal filtering.
 
 use tessera_types::Policy;
 
 use super::conv2d::{bare, tiles, types};
+use super::conv2d_winograd;
 use super::convolution::Convolution;
 use super::rows::int;
 use crate::operator::{Argument, KernelFile, LaunchSpec, Machine, Plan, Role, Rung, TensorSpec, Unsupported};
@@ -10,13 +11,23 @@ use crate::problem::Problem;
 
 const FILE: KernelFile = KernelFile { name: "conv2d_ladder.py", text: include_str!("../../kernels/conv2d_ladder.py") };
 
-/// From the simplest on; above the last one stands the operator's own kernel.
-pub(super) static LADDER: [Rung; 2] = [
+/// From the simplest on. The operator's own kernel stands above `im2col`; minimal filtering makes fewer products than all of these, and rounds more.
+pub(super) static LADDER: [Rung; 4] = [
     Rung { name: "naive", about: "a thread an element of y, which reads its window from memory", plan: naive },
     Rung {
         name: "im2col",
         about: "a matrix of all windows in memory, and the product of that with the weight; each pixel is written once a tap",
         plan: im2col,
+    },
+    Rung {
+        name: "winograd_2",
+        about: "minimal filtering F(2, 3) of windows of 3 x 3: 4 products an element of y for 9, between transforms of x, the weight and y",
+        plan: |problem, policy, machine| conv2d_winograd::plan(&conv2d_winograd::F2, problem, policy, machine),
+    },
+    Rung {
+        name: "winograd_4",
+        about: "the same with F(4, 3): 2.25 products an element of y, and transforms that lose more digits; fp16 may overflow from x = 655 on",
+        plan: |problem, policy, machine| conv2d_winograd::plan(&conv2d_winograd::F4, problem, policy, machine),
     },
 ];
 

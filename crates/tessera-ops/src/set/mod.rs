@@ -21,6 +21,7 @@ pub(crate) mod conv2d;
 pub(crate) mod conv2d_backward;
 mod conv2d_cut;
 mod conv2d_ladder;
+mod conv2d_winograd;
 mod convolution;
 pub(crate) mod cross_entropy;
 pub(crate) mod cumsum;
