@@ -28,6 +28,9 @@ const STEP: f64 = 1e-6;
 /// The least step. Where elements are put in order, two that lie nearer to each other than the step change places, of many there are such: it is taken
 /// smaller until all places stay, and what is put in order is not rounded.
 const LEAST_STEP: f64 = 1e-12;
+
+/// How far apart numbers are put that would be equal.
+const APART: f64 = 1e-9;
 /// How far both sides may be apart, of the sum of magnitudes: rounding of references' sums over the step, with two digits to spare.
 const TOLERANCE: f64 = 1e-6;
 
@@ -77,6 +80,15 @@ pub fn check_gradient(operator: &Operator, problem: &Problem, policy: Policy, se
 /// Mistakes in the names of the gradient's tensors.
 pub fn hold(operator: &str, forward: &Plan, backward: &Plan, seed: u64) -> Result<GradientCheck, Fault> {
     let mut values = Values::drawn(forward, seed, false)?;
+    let is_integer = |at: usize| !forward.tensors[forward.outputs[at].tensor].dtype.is_float();
+    if (0..forward.outputs.len()).any(is_integer) {
+        // Where results say places, numbers that are equal would change theirs at any step.
+        for (tensor, spec) in values.tensors.iter_mut().zip(&forward.tensors) {
+            if spec.role == Role::Input && spec.dtype.is_float() {
+                *tensor = Arc::new(tensor.iter().enumerate().map(|(at, x)| x + APART * at as f64).collect());
+            }
+        }
+    }
     let results = values.results(forward);
     let cotangents: Vec<Arc<Vec<f64>>> = forward
         .outputs
@@ -119,7 +131,6 @@ pub fn hold(operator: &str, forward: &Plan, backward: &Plan, seed: u64) -> Resul
         moved.push((at, direction));
     }
     // What the operator gives a step along the direction: the loss, the size of its terms, and whether all integers are those of no step.
-    let is_integer = |at: usize| !forward.tensors[forward.outputs[at].tensor].dtype.is_float();
     let mut loss = |step: f64| {
         let base = values.tensors.clone();
         for (at, direction) in &moved {

@@ -181,7 +181,7 @@ const NEVER_EMPTY: [&str; 9] =
 
 /// Operators of which no small problem has a result like the first input in shape and in one of three types of floats, or whose launches do not read
 /// that input.
-const UNLIKE: [&str; 36] = [
+const UNLIKE: [&str; 43] = [
     "gemm",
     "linear",
     "linear_w4",
@@ -200,8 +200,11 @@ const UNLIKE: [&str; 36] = [
     "reduce_rows",
     "arg_rows",
     "reduce_columns",
+    "top_k_backward",
+    "sort_rows_backward",
     "log_sum_exp",
     "cross_entropy",
+    "linear_cross_entropy",
     "permute",
     "histogram",
     "sort",
@@ -213,11 +216,15 @@ const UNLIKE: [&str; 36] = [
     "csr_to_csc",
     "dense_to_csr",
     "csr_to_dense",
+    "sparse24_compress",
+    "sparse24_expand",
+    "sparse24_gemm",
     "cast",
     "quantise",
     "dequantise",
     "random_uniform",
     "random_normal",
+    "rope_inplace",
 ];
 
 #[test]

@@ -69,7 +69,7 @@ const CALLS: [(&str, &str); 58] = [
     ),
     ("layer_norm_backward x=const(3):f32[2,8] weight=ones:f32[8] dy=ones:f32[2,8]", "dbias: f32[8] = [2, 2, 2, 2, 2, 2, ...]"),
     ("softmax_backward y=const(0.25):f32[2,4] dy=ones:f32[2,4]", "dx: f32[2, 4] = [0, 0, 0, 0, 0, 0, ...]"),
-    ("softmax_backward y=ones:f32[2,2] dy=ones:f32[2,2] variant=causal", "dx: f32[2, 2] = [0, -0, -1, -1]"),
+    ("softmax_backward y=ones:f32[2,2] dy=ones:f32[2,2] variant=causal", "dx: f32[2, 2] = [0, 0, -1, -1]"),
     ("log_softmax x=ones:f32[2,1]", "y: f32[2, 1] = [0, 0]"),
     ("log_softmax_backward y=zeros:f32[2,1] dy=ones:f32[2,1]", "dx: f32[2, 1] = [0, 0]"),
     ("log_sum_exp x=const(3):f32[2,1]", "y: f32[2] = [3, 3]"),

@@ -59,7 +59,9 @@ const SPILLS: &str = "spills";
 /// Rows are read twice for want of registers.
 const AGAIN: &str = "is loaded again";
 
-const OPEN: [Open; 4] = [
+const OPEN: [Open; 6] = [
+    (["add_layer_norm_backward", "add_layer_norm_backward_wide"], &["fp32"], &[Arch::Sm100a], SPILLS),
+    (["attention_varlen", "attention_varlen_alibi"], &["fp32"], &[Arch::Sm100a], SPILLS),
     (["top_k", "select"], &["bf16", "fp16", "fp32", "fp64"], ALL, SPILLS),
     (["top_k", "select_again"], &["bf16", "fp16", "fp32", "fp64"], ALL, SPILLS),
     (

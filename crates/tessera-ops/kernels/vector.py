@@ -124,15 +124,12 @@ def norm(
         ct.store(result, (0,), ct.sqrt(total(partials, PARTS)).astype(result.dtype))
 
 
-def or_least(x, i, TILE, ACC):
-    """A tile, with the least there is behind the end. 8-bit floats that have no infinity cannot be padded by one."""
-    if x.dtype == ct.float8_e4m3fn:
-        v = ct.load(x, (i,), (TILE,), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
-        left = x.shape[0] - i * TILE
-        if left < TILE:
-            v = ct.where(ct.arange(TILE, dtype=ct.int32) < left, v, -float("inf"))
-        return v
-    return ct.load(x, (i,), (TILE,), padding_mode=ct.PaddingMode.NEG_INF).astype(ACC)
+def in_groups_max(v, GROUP):
+    return v if GROUP == 1 else ct.max(ct.reshape(v, (v.shape[0] // GROUP, GROUP)), axis=1)
+
+
+def least(x):
+    return ct.PaddingMode.ZERO if x.dtype == ct.float8_e4m3fn else ct.PaddingMode.NEG_INF
 
 
 @tessera.kernel(num_warps=8, occupancy=5)
@@ -150,11 +147,15 @@ def reduce_max(
     first = ct.bid(0) * TILES
     last = min(first + TILES, ct.cdiv(x.shape[0], TILE))
     acc = ct.full((TILE // GROUP,), -float("inf"), ACC)
-    for i in range(first, last):
-        a = or_least(x, i, TILE, ACC)
-        if GROUP != 1:
-            a = ct.max(ct.reshape(a, (TILE // GROUP, GROUP)), axis=1)
-        acc = ct.maximum(acc, a)
+    # 8-bit floats that have no infinity cannot be padded by one: what is behind the end of their last tile is masked.
+    whole = min(last, x.shape[0] // TILE) if x.dtype == ct.float8_e4m3fn else last
+    for i in range(first, whole):
+        acc = ct.maximum(acc, in_groups_max(ct.load(x, (i,), (TILE,), padding_mode=least(x)).astype(ACC), GROUP))
+    if x.dtype == ct.float8_e4m3fn:
+        if whole < last:
+            a = ct.load(x, (whole,), (TILE,), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
+            a = ct.where(ct.arange(TILE, dtype=ct.int32) < x.shape[0] - whole * TILE, a, -float("inf"))
+            acc = ct.maximum(acc, in_groups_max(a, GROUP))
     if is_last(ct.max(acc, axis=0, keepdims=True), partials, arrived):
         most = ct.full((PARTS,), -float("inf"), ACC)
         for i in range(ct.cdiv(partials.shape[0], PARTS)):

@@ -87,7 +87,10 @@ pub(super) const CASES: &[Case] = &[
         mutants: &[
             edit("the maximum starts at 0", &[("-float(\"inf\")", "0.0")]),
             edit("the padding is 0", &[("ct.PaddingMode.NEG_INF", "ct.PaddingMode.ZERO")]),
-            edit("the minimum is taken", &[("ct.maximum(acc, a)", "ct.minimum(-acc, a)")]),
+            edit(
+                "the minimum is taken",
+                &[("acc = ct.maximum(acc, in_groups_max(ct.load", "acc = ct.minimum(-acc, in_groups_max(ct.load")],
+            ),
         ],
     },
     Case {
