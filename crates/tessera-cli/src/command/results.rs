@@ -90,7 +90,10 @@ pub(crate) fn show(name: &str, tensor: &Tensor) -> Outcome {
     let count = tensor.len().min(SHOWN);
     let mut values = [0.0; SHOWN];
     tensor.read_f64(0, &mut values[..count]).map_err(Failure::environment)?;
-    let mut texts: Vec<String> = values[..count].iter().map(|value| format!("{}", *value as f32)).collect();
+    // Floats as the shortest text of 32 bits, integers with all their digits.
+    let is_float = tensor.dtype().is_float();
+    let text = |value: &f64| if is_float { format!("{}", *value as f32) } else { format!("{value}") };
+    let mut texts: Vec<String> = values[..count].iter().map(text).collect();
     if tensor.len() > SHOWN {
         texts.push("...".to_string());
     }
