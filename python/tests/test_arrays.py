@@ -83,9 +83,8 @@ def test_addresses_that_are_not_aligned(place):
         x = memory[offset:].view(np.float32)
         x[:] = np.arange(100)
         if offset == 1 and place == "emu":
-            with pytest.raises(tessera.SanitizerError, match="misaligned") as found:
+            with pytest.raises(tessera.ArgumentError, match="at multiples of that"):
                 copied(x)
-            assert found.value.findings
         else:
             assert same(copied(x), x)
 
@@ -257,11 +256,12 @@ def test_what_is_no_array_for_kernels(make, says):
     [
         (lambda torch: torch.zeros(100, device="meta"), "`meta`"),
         (lambda torch: torch.zeros(10, 10).to_sparse(), "layout"),
-        (lambda torch: torch.zeros(100, dtype=torch.complex64).conj(), "lazily"),
+        (lambda torch: torch.zeros(100, dtype=torch.complex64).conj(), "complex64"),
+        (lambda torch: torch.zeros(100, dtype=torch.complex64).conj().imag, "lazily"),
         (lambda torch: torch.zeros(100, dtype=torch.complex64), "complex64"),
         (lambda torch: freed(torch), "freed"),
     ],
-    ids=["meta", "sparse", "conjugated", "complex", "freed"],
+    ids=["meta", "sparse", "conjugated", "negated", "complex", "freed"],
 )
 def test_tensors_that_have_no_memory_for_kernels(make, says):
     torch = pytest.importorskip("torch")

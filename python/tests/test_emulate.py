@@ -39,6 +39,10 @@ x = np.zeros(64, np.int32)
 '''
 
 
+#: Without the package's own plugin, which has the option already.
+ALONE = ("-p", "no:tessera.pytest_plugin")
+
+
 def run(pytester, text, *options):
     pytester.makepyfile(PTX + text)
     return pytester.runpytest(*options, "-p", "no:cacheprovider")
@@ -117,8 +121,8 @@ def test_it(emulate):
     report = emulate(PTX.replace("BARRIER", "bar.warp.sync -1;"), 1, 64, (x,), shared=256)
     assert not report.findings
 """
-    run(pytester, text, "--strict-markers", "--tessera-sanitize", "barrier").assert_outcomes(passed=1)
-    run(pytester, text, "--strict-markers").assert_outcomes(failed=1)
+    run(pytester, text, "--strict-markers", "--tessera-sanitize", "barrier", *ALONE).assert_outcomes(passed=1)
+    run(pytester, text, "--strict-markers", *ALONE).assert_outcomes(failed=1)
 
 
 def test_its_markers_are_described(pytester):

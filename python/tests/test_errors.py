@@ -63,7 +63,7 @@ def test_arguments_by_name():
             ct.launch(None, (1,), copy, args)
 
 
-@pytest.mark.parametrize("grid", [None, (), (1, 2, 3, 4), (-1,), "a", 1.5, (1.5,), (1 << 40,), np.zeros(2), object()], ids=repr)
+@pytest.mark.parametrize("grid", [None, (), (1, 2, 3, 4), (-1,), "a", 1.5, (1.5,), (1 << 40,), np.zeros(2), {}], ids=repr)
 def test_grids_that_are_none(grid):
     with pytest.raises(tessera.ArgumentError, match="a grid is one to three integers"):
         launch(X, X.copy(), 16, grid=grid)

@@ -234,7 +234,7 @@ MISTAKES = {
     "`x` holds `f32` and `weight` `f64`": lambda: functional.rms_norm(torch.ones(2, 4), torch.ones(4).double()),
     "`hidden` is 4 in `x` and 5 in `weight`": lambda: functional.rms_norm(torch.ones(2, 4), torch.ones(5)),
     "of shape \\[2, 5\\]": lambda: tessera.torch.RMSNorm(4)(torch.ones(2, 5)),
-    "is no array: pass its parts": lambda: functional.silu(torch.eye(3).to_sparse()),
+    "pass its parts": lambda: functional.silu(torch.eye(3).to_sparse()),
     "`C` is not given, but read as well": lambda: functional.gemm(torch.eye(3), torch.eye(3), beta=1.0),
     "`C` holds `f64`, and gemm of `f32` gives `f32`": lambda: functional.gemm(torch.eye(3), torch.eye(3), dtype=torch.float64),
     "not 9 of 4": lambda: functional.top_k(torch.ones(2, 4), k=9),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tessera::driver::StreamHandle;
 use tessera::lang::ConstValue;
-use tessera::runtime::{Argument as Packed, Array, Constant, KernelError, LaunchGrid, Often};
+use tessera::runtime::{Argument as Packed, Array, Constant, DeviceError, KernelError, LaunchGrid, Often};
 
 use crate::array::Given;
 use crate::value::Argument;
@@ -142,5 +142,8 @@ pub(crate) fn enqueue(
             Argument::List(_) | Argument::Constant(_) => {}
         }
     }
-    launch.prepared.enqueue(stream, &changes).map_err(KernelError::Device)
+    launch.prepared.enqueue(stream, &changes).map_err(|error| match error {
+        DeviceError::Driver(error) => launch.stopped(error),
+        other => KernelError::Device(other),
+    })
 }

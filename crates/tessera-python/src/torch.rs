@@ -58,10 +58,11 @@ pub(crate) fn plain(object: &Bound<'_, PyAny>) -> PyResult<Option<Given>> {
 pub(crate) fn any(tensor: &Bound<'_, PyAny>) -> PyResult<Given> {
     let py = tensor.py();
     let says = |name: &Bound<'_, PyString>| -> PyResult<bool> { tensor.getattr(name)?.is_truthy() };
-    let gpu = if says(intern!(py, "is_cuda"))? {
-        Some(tensor.call_method0(intern!(py, "get_device"))?.extract::<u32>()?)
-    } else if says(intern!(py, "is_cpu"))? {
+    // A program that runs on the host by `--cpu` is told that its tensors are on a GPU.
+    let gpu = if says(intern!(py, "is_cpu"))? {
         None
+    } else if says(intern!(py, "is_cuda"))? {
+        Some(tensor.call_method0(intern!(py, "get_device"))?.extract::<u32>()?)
     } else {
         let device = tensor.getattr("device")?.str()?;
         let text = format!("a tensor on `{device}` has no memory that a kernel could use: it is on the CPU or a CUDA device");
