@@ -187,7 +187,7 @@ const ELEMENTWISE: [(&str, &str); 44] = [
 ];
 
 /// The same of convolution, attention's relatives, tables and caches, mixtures of experts, scans, sorts and sparse matrices: of several results one.
-const FURTHER: [(&str, &str); 31] = [
+const FURTHER: [(&str, &str); 34] = [
     ("conv2d x=arange:f32[1,1,3,3] weight=ones:f32[1,1,2,2]", "y: f32[1, 1, 2, 2] = [8, 12, 20, 24]"),
     (
         "conv2d_backward x=arange:f32[1,1,3,3] weight=ones:f32[1,1,2,2] dy=ones:f32[1,1,2,2]",
