@@ -20,7 +20,7 @@ def command() -> None:
     """The ``tessera`` command."""
     from . import _native
 
-    code = _native.command([sys.executable, "-m", "tessera"], sys.argv[1:])
+    code = _native.command((sys.executable, ["-m", "tessera"]), sys.argv[1:])
     sys.stdout.flush()
     sys.exit(code)
 

@@ -1,16 +1,17 @@
 //! What the process was started with: a binary by its arguments, or an interpreter in which the command is one of several things.
 
 use std::ffi::OsString;
-use std::process::Command;
+use std::io;
 use std::sync::OnceLock;
 
 static GIVEN: OnceLock<Invocation> = OnceLock::new();
 
 /// A command line.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Invocation {
-    /// The program, and what it is given before the command's own arguments, to start the command again in another process.
-    pub program: Vec<OsString>,
+    /// What starts the command again in another process, where it is not this program's file: a program, and what it is given before the command's
+    /// own arguments.
+    pub again: Option<(OsString, Vec<OsString>)>,
     /// The command's own arguments.
     pub arguments: Vec<OsString>,
 }
@@ -18,10 +19,7 @@ pub struct Invocation {
 impl Invocation {
     /// The process's own.
     pub fn of_process() -> Invocation {
-        let mut given = std::env::args_os();
-        let first = given.next();
-        let program = std::env::current_exe().map(OsString::from).ok().or(first);
-        Invocation { program: program.into_iter().collect(), arguments: given.collect() }
+        Invocation { again: None, arguments: std::env::args_os().skip(1).collect() }
     }
 
     pub(crate) fn set(self) {
@@ -29,13 +27,15 @@ impl Invocation {
         assert!(GIVEN.set(self).is_ok(), "a process runs one command");
     }
 
-    /// A command of the same program, without arguments of its own.
-    pub(crate) fn again(&self) -> Command {
-        let (program, before) =
-            self.program.split_first().map_or((OsString::from("tessera"), &[][..]), |(one, rest)| (one.clone(), rest));
-        let mut command = Command::new(program);
-        command.args(before);
-        command
+    /// What starts the same program again: its file, and what it is given before the command's own arguments.
+    ///
+    /// # Errors
+    /// Where this program's file cannot be told.
+    pub(crate) fn program(&self) -> io::Result<(OsString, Vec<OsString>)> {
+        match &self.again {
+            None => Ok((std::env::current_exe()?.into_os_string(), Vec::new())),
+            Some(again) => Ok(again.clone()),
+        }
     }
 
     /// The arguments as text.

@@ -26,6 +26,7 @@ use tessera_types::{DType, Policy};
 use crate::call::{Call, CallError};
 use crate::operator::Operator;
 use crate::set;
+use crate::signature::Operand;
 
 pub use attention::*;
 pub use convolution::*;
@@ -73,6 +74,20 @@ pub(crate) fn run(
 ) -> Result<Tensor, CallError> {
     let [result] = all(operator, variant, tensors, scalars)?;
     Ok(result)
+}
+
+/// The extent of an array's last axis; one without axes is refused as the call would refuse it.
+fn last_axis(name: &'static str, axes: &'static str, tensor: &Tensor) -> Result<usize, CallError> {
+    extent(name, axes, tensor, tensor.shape().last())
+}
+
+/// The same of its first axis.
+fn first_axis(name: &'static str, axes: &'static str, tensor: &Tensor) -> Result<usize, CallError> {
+    extent(name, axes, tensor, tensor.shape().first())
+}
+
+fn extent(name: &'static str, axes: &'static str, tensor: &Tensor, found: Option<&usize>) -> Result<usize, CallError> {
+    found.copied().ok_or_else(|| CallError::Rank { operand: Operand(name, axes), shape: tensor.shape().to_vec() })
 }
 
 /// A new array where another one lies.

@@ -62,7 +62,7 @@ impl Operator {
         for &(operand, array) in &given {
             first.iter().try_for_each(|first| self.refuse_type(&signature, *first, (operand, array.dtype)))?;
         }
-        let written = signature.outputs.first().map(|output| output.name()).unwrap_or_default();
+        let written = signature.outputs[0].name();
         let dtype = first.map(|(_, dtype)| dtype).or(call.result);
         let dtype = dtype.ok_or_else(|| self.wrong(variant, &signature, written, "not given, and nothing else says its type"))?;
         let mut sizes = Sizes::new(variant, dtype);

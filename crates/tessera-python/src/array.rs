@@ -55,11 +55,12 @@ impl Given {
             return Ok(Some(given));
         }
         let module = object.get_type().module()?;
-        let library = module.to_str()?.split('.').next().unwrap_or_default().to_owned();
+        let module = module.to_str()?;
+        let library = module.split_once('.').map_or(module, |(library, _)| library);
         if library == "torch" && object.hasattr(intern!(py, "data_ptr"))? {
             return torch::any(object).map(Some);
         }
-        if module.to_str()?.starts_with("numpy.ma") {
+        if module.starts_with("numpy.ma") {
             return Err(refuse(
                 py,
                 "a masked array has elements that count and others, which no kernel knows: pass its `data` or `filled()`",

@@ -286,15 +286,18 @@ fn raise(py: Python<'_>, error: &EmuError, ptx: &str) -> PyErr {
     };
     let made = || -> PyResult<PyErr> {
         let entry = PyDict::new(py);
-        let source = ptx.lines().nth(line.saturating_sub(1) as usize).unwrap_or_default();
-        for (key, value) in [("id", id), ("severity", "error"), ("message", &*message), ("file", "<ptx>"), ("source", source)] {
+        // An end that came too soon is behind the last line.
+        let source = ptx.lines().nth(line.saturating_sub(1) as usize);
+        for (key, value) in [("id", id), ("severity", "error"), ("message", &*message), ("file", "<ptx>")] {
             entry.set_item(key, value)?;
         }
+        entry.set_item("source", source)?;
         entry.set_item("help", None::<&str>)?;
         for (key, value) in [("line", line), ("end_line", line), ("column", column), ("end_column", column + 1)] {
             entry.set_item(key, value)?;
         }
-        let text = format!("PTX line {line}: {message}\n  {}", source.trim());
+        let shown = source.map(|source| format!("\n  {}", source.trim()));
+        let text = format!("PTX line {line}: {message}{}", shown.as_deref().unwrap_or(""));
         let arguments = (kind, text, PyList::new(py, [entry])?, None::<[u32; 3]>, Vec::<String>::new());
         Ok(PyErr::from_value(py.import("tessera.errors")?.getattr("make")?.call1(arguments)?))
     };

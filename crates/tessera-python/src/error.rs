@@ -67,8 +67,9 @@ fn entry<'py>(py: Python<'py>, diagnostic: &Diagnostic, sources: &SourceMap, ind
         entry.set_item("column", column + indent)?;
         entry.set_item("end_line", end_line)?;
         entry.set_item("end_column", end_column + indent)?;
-        let text = source.text.lines().nth(line.saturating_sub(1)).unwrap_or("");
-        entry.set_item("source", format!("{:indent$}{text}", ""))?;
+        // A place behind the last line has no text.
+        let text = source.text.lines().nth(line.saturating_sub(1)).map(|text| format!("{:indent$}{text}", ""));
+        entry.set_item("source", text)?;
     }
     Ok(entry)
 }

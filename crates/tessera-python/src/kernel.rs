@@ -48,10 +48,19 @@ struct Asked {
 }
 
 impl Asked {
-    /// The same without its arguments.
-    fn clone_form(&self) -> Asked {
-        Asked { names: self.names.clone(), arguments: Vec::new(), grid: self.grid, options: self.options.clone() }
+    /// The same with other arguments.
+    fn with(&self, arguments: Vec<Argument>) -> Asked {
+        Asked { names: self.names.clone(), arguments, grid: self.grid, options: self.options.clone() }
     }
+}
+
+/// A packed launch.
+struct Found {
+    launch: Arc<Often>,
+    /// What there is to say of how it was compiled.
+    notes: Vec<String>,
+    /// Whether it stays for launches to come.
+    is_kept: bool,
 }
 
 #[pymethods]
@@ -227,7 +236,7 @@ impl Kernel {
     }
 
     /// Does what compiles, within the time that there is.
-    fn within<T: Send + 'static>(
+    fn within<T>(
         &self,
         values: &[(&str, Value)],
         asked: &Asked,
@@ -289,9 +298,9 @@ impl Kernel {
                 let arrays: Vec<_> = asked.arguments.iter().flat_map(Argument::arrays).collect();
                 let stage = Stage::new(py, device, &arrays)?;
                 let staged = asked.arguments.iter().map(|argument| argument.staged(|given| stage.given(py, given)));
-                let staged = Asked { arguments: staged.collect::<PyResult<_>>()?, ..asked.clone_form() };
+                let staged = asked.with(staged.collect::<PyResult<_>>()?);
                 let stream = device.stream().handle();
-                let (launch, notes) = self.found(py, &staged, (device, emulated.number), stream)?;
+                let Found { launch, notes, .. } = self.found(py, &staged, (device, emulated.number), stream)?;
                 let (ran, launched) = py.detach(|| {
                     emulated.watched(|| {
                         let queued =
@@ -323,21 +332,18 @@ impl Kernel {
         self.parameters.iter().position(|known| Some(known.as_str()) == own).is_some_and(|at| self.constants[at])
     }
 
-    /// The packed launch for arguments on a device, and what there is to say of how it was compiled.
+    /// The packed launch for arguments on a device.
     fn found(
         &self,
         py: Python<'_>,
         asked: &Asked,
         (device, number): (&DriverDevice, u64),
         stream: StreamHandle,
-    ) -> PyResult<(Arc<Often>, Vec<String>)> {
-        // Choices of the caller's are rare, and not part of a form.
-        let form = asked.options.config.is_empty().then(|| {
-            let is_constant = |name: &str| self.is_constant(name);
-            Form::of((number, asked.grid), (stream, asked.options.block), &asked.names, &asked.arguments, is_constant)
-        });
+    ) -> PyResult<Found> {
+        let is_constant = |name: &str| self.is_constant(name);
+        let form = Form::of((number, stream), (asked.grid, &asked.options), &asked.names, &asked.arguments, is_constant);
         if let Some(launch) = form.as_ref().and_then(|form| self.often.find(form)) {
-            return Ok((launch, Vec::new()));
+            return Ok(Found { launch, notes: Vec::new(), is_kept: true });
         }
         let values = self.values(asked, |given, name| given.on_device(py, device, name))?;
         let prepared = py.detach(|| {
@@ -345,11 +351,9 @@ impl Kernel {
         });
         let launch = Arc::new(prepared.map_err(|stopped| self.raise(py, stopped))?);
         self.refuse_readonly(py, asked, launch.prepared.written())?;
-        if let Some(form) = form {
-            self.often.keep(form, &launch);
-        }
+        let is_kept = form.is_some_and(|form| self.often.keep(form, &launch));
         let notes = launch.remark.iter().map(|remark| remark.render(false)).collect();
-        Ok((launch, notes))
+        Ok(Found { launch, notes, is_kept })
     }
 
     fn on_gpu(
@@ -360,8 +364,12 @@ impl Kernel {
         stream: Option<u64>,
     ) -> PyResult<(String, Vec<String>)> {
         let stream = stream::handle(py, stream, device)?;
-        let (launch, notes) = self.found(py, asked, (device, device.properties().ordinal.into()), stream)?;
+        let Found { launch, notes, is_kept } = self.found(py, asked, (device, device.properties().ordinal.into()), stream)?;
         let queued = often::enqueue(&launch, stream, &asked.names, &asked.arguments, |name| self.is_constant(name));
+        let queued = queued.and_then(|()| match launch.prepared.launch().owns_memory() && !is_kept {
+            true => stream::let_go_behind(device, stream),
+            false => Ok(()),
+        });
         queued.map_err(|error| self.raise(py, Stopped::Kernel(error)))?;
         Ok((String::new(), notes))
     }

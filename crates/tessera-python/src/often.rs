@@ -2,10 +2,15 @@
 //!
 //! The form of an array is its type, sizes, strides, alignment and which of the others it shares memory with; of a constant parameter its value;
 //! of a number that is passed at launch its kind. A launch that is found costs a copy of its parameters and the driver's own call.
+//!
+//! A launch with memory of its own (workspace) is kept as long as the process: a stream may not have come to it yet, and a graph may have recorded
+//! it. One that is not kept, since it has a list of arrays, which stand in a table of its own, or since there are too many, lets go of its memory
+//! in the order of the stream that it went to.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tessera::compile::CompileOptions;
 use tessera::driver::StreamHandle;
 use tessera::lang::ConstValue;
 use tessera::runtime::{Argument as Packed, Array, Constant, DeviceError, KernelError, LaunchGrid, Often};
@@ -13,7 +18,7 @@ use tessera::runtime::{Argument as Packed, Array, Constant, DeviceError, KernelE
 use crate::array::Given;
 use crate::value::Argument;
 
-/// Launches that are kept for one kernel. Those beyond it are packed anew each time.
+/// Launches that are kept for one kernel. Those beyond them are packed anew each time.
 const MOST: usize = 1024;
 
 /// Alignments beyond this make no difference to any kernel.
@@ -24,15 +29,19 @@ const ALIGN: u32 = 8;
 pub(crate) struct Form(Vec<u64>);
 
 impl Form {
-    /// The form of a launch's arguments. `is_constant` says of a parameter that its value is compiled in.
+    /// The form of a launch; none where a list is among its arguments. `is_constant` says of a parameter that its value is compiled in.
     pub(crate) fn of(
-        (device, grid): (u64, LaunchGrid),
-        (stream, block): (StreamHandle, Option<u32>),
+        (device, stream): (u64, StreamHandle),
+        (grid, options): (LaunchGrid, &CompileOptions),
         names: &[String],
         arguments: &[Argument],
         is_constant: impl Fn(&str) -> bool,
-    ) -> Form {
-        let mut words = vec![device, stream.0, block.map_or(0, u64::from)];
+    ) -> Option<Form> {
+        let mut words = vec![device, stream.0, options.block.map_or(0, u64::from), options.config.len() as u64];
+        for (name, value) in &options.config {
+            text(name, &mut words);
+            words.push(*value as u64);
+        }
         match grid {
             LaunchGrid::Auto => words.push(0),
             LaunchGrid::Blocks(blocks) => words.extend(std::iter::once(1).chain(blocks.map(u64::from))),
@@ -45,18 +54,11 @@ impl Form {
                     words.push(2);
                     array(given, &mut words, &mut arrays);
                 }
-                Argument::List(items) => {
-                    words.extend([3, items.len() as u64]);
-                    // A list's arrays stand in a table that is made once.
-                    for given in items {
-                        words.push(given.address);
-                        array(given, &mut words, &mut arrays);
-                    }
-                }
+                Argument::List(_) => return None,
                 Argument::Constant(value) => constant(value, is_constant(name), &mut words),
             }
         }
-        Form(words)
+        Some(Form(words))
     }
 }
 
@@ -110,11 +112,21 @@ impl Launches {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(form).cloned()
     }
 
-    pub(crate) fn keep(&self, form: Form, launch: &Arc<Often>) {
+    /// Keeps a launch, unless there are too many; whether it does.
+    pub(crate) fn keep(&self, form: Form, launch: &Arc<Often>) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() < MOST {
+        let has_room = known.len() < MOST;
+        if has_room {
             known.insert(form, Arc::clone(launch));
         }
+        has_room
+    }
+}
+
+impl Drop for Launches {
+    fn drop(&mut self) {
+        let known = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        known.drain().filter(|(_, launch)| launch.prepared.launch().owns_memory()).for_each(std::mem::forget);
     }
 }
 
@@ -138,7 +150,7 @@ pub(crate) fn enqueue(
             Argument::Constant(ConstValue::Bool(value)) => {
                 changes.push((name.as_str(), Packed::Constant(Constant::Bool(*value))))
             }
-            // Part of the form.
+            // Packed as they are: part of the form, or of a launch that is not kept.
             Argument::List(_) | Argument::Constant(_) => {}
         }
     }

@@ -11,6 +11,10 @@ pub(crate) fn handle(py: Python<'_>, named: Option<u64>, device: &DriverDevice) 
     }
     let modules = py.import("sys")?.getattr("modules")?;
     let Ok(torch) = modules.get_item("torch") else { return Ok(StreamHandle::DEFAULT) };
+    // PyTorch has no current stream where nobody has used a GPU through it.
+    if !torch.getattr("cuda")?.call_method0("is_initialized")?.is_truthy()? {
+        return Ok(StreamHandle::DEFAULT);
+    }
     let stream = torch.getattr("cuda")?.call_method1("current_stream", (device.properties().ordinal,))?;
     Ok(StreamHandle(stream.getattr("cuda_stream")?.extract()?))
 }
@@ -27,9 +31,12 @@ pub(crate) fn enqueue(device: &DriverDevice, launches: &[&PreparedLaunch], strea
     for launch in launches.iter().filter_map(|launch| launch.on_device()) {
         launch.enqueue_in(stream).map_err(of_driver)?;
     }
-    if own {
-        let used = device.context().event().map_err(of_driver)?;
-        used.record_in(stream).and_then(|()| device.stream().wait(&used)).map_err(of_driver)?;
-    }
-    Ok(())
+    if own { let_go_behind(device, stream) } else { Ok(()) }
+}
+
+/// Has memory that is let go of from now on freed behind all that a stream was given so far.
+pub(crate) fn let_go_behind(device: &DriverDevice, stream: StreamHandle) -> Result<(), KernelError> {
+    let of_driver = |error: DriverError| KernelError::Device(DeviceError::from(error));
+    let used = device.context().event().map_err(of_driver)?;
+    used.record_in(stream).and_then(|()| device.stream().wait(&used)).map_err(of_driver)
 }

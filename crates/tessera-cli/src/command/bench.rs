@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tessera::bench::device::{DeviceLibrary, DeviceOptions, Supervisor, Timing, supervise};
@@ -150,8 +150,10 @@ fn watched((path, supervisor): (&Path, Supervisor), resume: bool, process: Optio
         // A file of an earlier run must not be taken for one of ours.
         let _ = std::fs::remove_file(path);
     }
+    let (program, before) = given().program().map_err(Failure::environment)?;
     let mut child = |resume: bool| {
-        let mut command = given().again();
+        let mut command = Command::new(&program);
+        command.args(&before);
         let mut given = given().texts();
         while let Some(argument) = given.next() {
             if argument == "--out" || argument == "--resume" {

@@ -99,12 +99,12 @@ fn configurations(texts: &[String]) -> Result<[Option<&str>; 2], Failure> {
 fn side(letter: &str, word: &str, config: Option<&str>, arguments: &Compare) -> Result<ProcessSide, Failure> {
     let asked = &arguments.duel;
     let is_kernel = word.contains("::");
-    // This program, unless another one is named.
-    let other = match word {
-        _ if is_kernel => None,
-        "self" => None,
-        path if Path::new(path).is_file() => Some(std::path::absolute(path).map_err(Failure::environment)?),
-        name => Some(name.into()),
+    let own = || given().program().map_err(Failure::environment);
+    let (program, before) = match word {
+        _ if is_kernel => own()?,
+        "self" => own()?,
+        path if Path::new(path).is_file() => (std::path::absolute(path).map_err(Failure::environment)?.into(), Vec::new()),
+        name => (name.into(), Vec::new()),
     };
     let mut words: Vec<String> = vec!["bench".into()];
     words.extend(is_kernel.then(|| word.to_string()));
@@ -122,8 +122,8 @@ fn side(letter: &str, word: &str, config: Option<&str>, arguments: &Compare) -> 
         _ => format!("{letter} ({word})"),
     };
     Ok(ProcessSide::new(name, move || {
-        let mut command = other.as_ref().map_or_else(|| given().again(), Command::new);
-        command.args(&words);
+        let mut command = Command::new(&program);
+        command.args(&before).args(&words);
         command
     }))
 }

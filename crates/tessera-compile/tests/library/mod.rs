@@ -45,7 +45,7 @@ pub(crate) enum Given {
     Zeros(DType, Vec<i64>),
     /// The same of one whose integers rise evenly from 0 to this number.
     Bounds(DType, Vec<i64>, u64),
-    /// Indices of a sparse matrix, of `i32`.
+    /// Indices of a sparse matrix, or different ones, of `i32`.
     Pattern(Vec<i64>, Fill),
     /// A number; whole ones are exact.
     Number(f64),
@@ -114,8 +114,10 @@ fn given((name, argument): &(&'static str, Argument), plan: &Plan) -> Option<(St
                 Fill::Places => Given::Pattern(sizes, spec.fill),
                 // Places that an earlier launch has left: others would lead out of arrays.
                 _ if spec.role == Role::Workspace && spec.dtype == DType::I32 => return None,
-                Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) => Given::Pattern(sizes, spec.fill),
-                Fill::Normal { .. } | Fill::Integers { .. } | Fill::Distinct { .. } => Given::Array(spec.dtype, sizes),
+                Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) | Fill::Distinct { .. } => {
+                    Given::Pattern(sizes, spec.fill)
+                }
+                Fill::Normal { .. } | Fill::Integers { .. } => Given::Array(spec.dtype, sizes),
             }
         }
         Argument::Int(value) => Given::Number(value as f64),

@@ -3,10 +3,9 @@
 use tessera_runtime::{Tensor, TensorError};
 use tessera_types::DType;
 
-use super::{Mask, all, new, run};
+use super::{Mask, all, last_axis, new, run};
 use crate::call::CallError;
 use crate::set;
-use crate::signature::Operand;
 
 /// [`attention`](super::attention) with the logarithm of each row's sum of exponentials, `lse[..., heads, queries]` in `f32` (`f64` beside arrays of
 /// `f64`): what [`attention_backward`] takes.
@@ -256,10 +255,4 @@ pub fn moe_permute(x: &Tensor, place: &Tensor) -> Result<Tensor, CallError> {
 /// ```
 pub fn moe_combine(y: &Tensor, place: &Tensor, weights: &Tensor) -> Result<Tensor, CallError> {
     run(&set::moe_rows::MOE_COMBINE, "", &[("y", y), ("place", place), ("weights", weights)], &[])
-}
-
-/// The extent of an array's last axis; one without axes is refused as the call would refuse it.
-fn last_axis(name: &'static str, axes: &'static str, tensor: &Tensor) -> Result<usize, CallError> {
-    let refused = || CallError::Rank { operand: Operand(name, axes), shape: tensor.shape().to_vec() };
-    tensor.shape().last().copied().ok_or_else(refused)
 }

@@ -3,7 +3,7 @@
 use tessera_runtime::Tensor;
 use tessera_types::DType;
 
-use super::{all, new, run};
+use super::{all, first_axis, last_axis, new, run};
 use crate::call::CallError;
 use crate::set;
 
@@ -97,7 +97,7 @@ pub fn sort_with_values(x: &Tensor, v: &Tensor) -> Result<[Tensor; 2], CallError
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn spmv(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, x: &Tensor) -> Result<Tensor, CallError> {
-    let y = new("y", values.dtype(), &[rows(row_offsets)], values)?;
+    let y = new("y", values.dtype(), &[rows(row_offsets)?], values)?;
     let tensors = [("values", values), ("columns", columns), ("row_offsets", row_offsets), ("x", x), ("y", &y)];
     run(&set::spmv::SPMV, "", &tensors, &[])
 }
@@ -114,7 +114,7 @@ pub fn spmv(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, x: &Tensor)
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn spmm(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, b: &Tensor) -> Result<Tensor, CallError> {
-    let c = new("C", values.dtype(), &[rows(row_offsets), b.shape().last().copied().unwrap_or(0)], values)?;
+    let c = new("C", values.dtype(), &[rows(row_offsets)?, last_axis("B", "n k", b)?], values)?;
     let tensors = [("values", values), ("columns", columns), ("row_offsets", row_offsets), ("B", b), ("C", &c)];
     run(&set::spmm::SPMM, "", &tensors, &[])
 }
@@ -186,14 +186,14 @@ pub fn csr_to_csc(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, n: us
 pub fn dense_to_csr(x: &Tensor, room: usize) -> Result<[Tensor; 3], CallError> {
     let values = new("values", x.dtype(), &[room], x)?;
     let columns = new("columns", DType::I32, &[room], x)?;
-    let offsets = new("row_offsets", DType::I32, &[x.shape().first().copied().unwrap_or(0) + 1], x)?;
+    let offsets = new("row_offsets", DType::I32, &[first_axis("x", "m n", x)? + 1], x)?;
     let tensors = [("x", x), ("values", &values), ("columns", &columns), ("row_offsets", &offsets)];
     all(&set::formats::DENSE_TO_CSR, "", &tensors, &[])
 }
 
 /// A matrix in CSR form with `n` columns and its zeros: `[m, n]`.
 pub fn csr_to_dense(values: &Tensor, columns: &Tensor, row_offsets: &Tensor, n: usize) -> Result<Tensor, CallError> {
-    let x = new("x", values.dtype(), &[rows(row_offsets), n], values)?;
+    let x = new("x", values.dtype(), &[rows(row_offsets)?, n], values)?;
     let tensors = [("values", values), ("columns", columns), ("row_offsets", row_offsets), ("x", &x)];
     run(&set::formats::CSR_TO_DENSE, "", &tensors, &[])
 }
@@ -235,6 +235,8 @@ pub fn sparse24_gemm(values: &Tensor, places: &Tensor, b: &Tensor) -> Result<Ten
 }
 
 /// Rows of so many offsets.
-fn rows(row_offsets: &Tensor) -> usize {
-    row_offsets.shape().first().copied().unwrap_or(0).saturating_sub(1)
+fn rows(row_offsets: &Tensor) -> Result<usize, CallError> {
+    let why = || "it has one more than the matrix has rows, one at least".to_owned();
+    let bounds = first_axis("row_offsets", "bounds", row_offsets)?;
+    bounds.checked_sub(1).ok_or_else(|| CallError::Values { name: "row_offsets", why: why() })
 }
