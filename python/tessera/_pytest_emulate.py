@@ -77,6 +77,6 @@ def emulate(request: pytest.FixtureRequest) -> Emulate:
     return Emulate(given)
 
 
-def register(config: pytest.Config) -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Tells pytest of the marker."""
     config.addinivalue_line("markers", "emulate(schedules, seeds, sanitize, raise_on, ...): how the fixture `emulate` runs kernels of this test")

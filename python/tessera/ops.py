@@ -85,10 +85,15 @@ def call(name: str, *args, variant: str | None = None, out=None, stream=None, **
     row = _ROWS.get(name)
     if row is None:
         raise errors.ArgumentError(f"there is no operator `{name}`")
+    if variant is not None and variant not in row["signatures"]:
+        raise errors.ArgumentError(f"`{name}` has no variant `{variant}`: it is one of {', '.join(repr(own) for own in row['signatures'])}")
     arrays, numbers, variant = _bind(row, args, keywords, variant)
     results = [result for result, _ in row["signatures"][variant or row["default"] or next(iter(row["signatures"]))]["outputs"]]
     if out is not None and not isinstance(out, dict):
-        out = dict(zip(results, out if isinstance(out, (tuple, list)) else (out,), strict=False))
+        given = out if isinstance(out, (tuple, list)) else (out,)
+        if len(given) > len(results):
+            raise errors.ArgumentError(f"`{name}` gives {len(results)} results, and `out` has {len(given)} arrays")
+        out = dict(zip(results, given, strict=False))
     arrays.update(out or {})
     host = _device.host()
     planned = _native.Call(name, variant, arrays, list(numbers.items()), host)

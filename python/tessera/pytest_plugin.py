@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import importlib.util
 
 import pytest
 
@@ -51,8 +50,7 @@ _LAUNCHES = pytest.StashKey[_Launches]()
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the marker, and counts from now on."""
     config.addinivalue_line("markers", "tessera(device, sanitize, target, schedule, seed, threads): where the kernels of a test run")
-    if importlib.util.find_spec(_EMULATE) is not None:
-        config.pluginmanager.import_plugin(_EMULATE)
+    config.pluginmanager.import_plugin(_EMULATE)
     launches = config.stash[_LAUNCHES] = _Launches()
     _device.WATCHERS.append(launches)
 

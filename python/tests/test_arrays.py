@@ -208,6 +208,7 @@ def test_read_only_arrays():
 
 
 class OnGpu:
+    device = 0
     __cuda_array_interface__ = {"shape": (100,), "typestr": "<f4", "data": (4096, False), "version": 3}
 
 

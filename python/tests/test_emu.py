@@ -347,6 +347,8 @@ def test_arrays_that_must_not_be_written_are_not():
 class OnGpu:
     """As an array of CuPy's looks."""
 
+    device = 0
+
     __cuda_array_interface__ = {"shape": (64,), "typestr": "<f4", "data": (4096, False), "version": 3}
 
 
@@ -445,3 +447,12 @@ def test_places_follow_calls_and_inline_assembler():
     assert places.of(7) == (("standard.py", 196, 12), ("standard.py", 216, 16), ("kernel.py", 13, 18))
     assert places.of(13) == places.of(11) == (("kernel.py", 7, 20),), "lines within inline assembler are not the source's"
     assert places.of(16) == () and places.of(20) == ()
+
+
+def test_a_machine_leaves_what_the_host_has_done_to_earlier_arrays():
+    machine = emu.Machine("sm_90a")
+    x, first, second = np.ones(64, np.float32), np.zeros(64, np.float32), np.zeros(64, np.float32)
+    machine.run(SCALE, 1, 64, (x, first, 2.0, 64))
+    first[:] = 100
+    machine.run(SCALE, 1, 64, (x, second, 3.0, 64))
+    assert (first == 100).all() and (second == 3).all()

@@ -112,7 +112,7 @@ def pytest_addoption(parser):
     parser.addoption("--tessera-sanitize", default=None)
 
 def pytest_configure(config):
-    _pytest_emulate.register(config)
+    _pytest_emulate.pytest_configure(config)
 """
     )
     text = """
@@ -132,5 +132,11 @@ def test_its_markers_are_described(pytester):
         def addinivalue_line(self, kind, text):
             lines.append((kind, text.split("(")[0]))
 
-    _pytest_emulate.register(Config())
+    _pytest_emulate.pytest_configure(Config())
     assert lines == [("markers", "emulate")]
+
+
+def test_the_plugin_of_the_package_has_the_marker(pytester):
+    pytester.makepyfile("import pytest\n\n@pytest.mark.emulate(raise_on=None)\ndef test_it():\n    pass\n")
+    ran = pytester.runpytest_subprocess("-p", "tessera.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers")
+    assert ran.ret == 0, ran.stdout.str()

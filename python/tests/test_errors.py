@@ -209,6 +209,7 @@ def test_a_limit_on_compiling():
 
 def test_no_gpu_is_told(caplog):
     class OnGpu:
+        device = 0
         __cuda_array_interface__ = {"shape": (100,), "typestr": "<f4", "data": (4096, False), "version": 3}
 
     with caplog.at_level(logging.DEBUG), pytest.raises(tessera.DeviceError, match="GPU 0"):
@@ -325,3 +326,20 @@ def test_the_command_and_its_options():
     assert python("-m", "tessera", "--version").returncode == 0
     ran = python("-m", "tessera", "--cpu", "list")
     assert ran.returncode == 1 and "stands before a program" in ran.stderr
+
+
+def test_a_fault_of_an_operator_is_a_finding_and_the_device_goes_on():
+    values, columns, offsets = np.ones(4, np.float32), np.array([0, 1, 10**8, 3], np.int32), np.array([0, 2, 4], np.int32)
+    with tessera.use("emu", sanitize="all"):
+        with pytest.raises(tessera.SanitizerError) as found:
+            tessera.ops.spmv(values, columns, offsets, np.ones(8, np.float32), out=np.zeros(2, np.float32))
+        assert found.value.findings
+        assert np.allclose(tessera.ops.softmax(np.ones((1, 4), np.float32)), 0.25)
+
+
+def test_variants_and_results_that_an_operator_has_not():
+    x = np.ones((1, 4), np.float32)
+    with pytest.raises(tessera.ArgumentError, match="no variant `nope`"):
+        tessera.ops.softmax(x, variant="nope")
+    with pytest.raises(tessera.ArgumentError, match="gives 1 results, and `out` has 2"):
+        tessera.ops.softmax(x, out=(x.copy(), x.copy()))

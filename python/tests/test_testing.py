@@ -274,3 +274,11 @@ def test_the_plugin_puts_a_suite_on_the_emulator(tmp_path):
     assert "1 failed, 4 passed" in ran.stdout and "test_races" in ran.stdout and "SanitizerError" in ran.stdout
     assert "5 passed" in suite(tmp_path, "--tessera-device", "emu", "--tessera-sanitize", "init").stdout
     assert "invalid choice" in suite(tmp_path, "--tessera-device", "gpu").stderr
+
+
+def test_gradients_that_are_no_numbers_or_not_there_are_wrong():
+    x = np.ones(4)
+    with pytest.raises(AssertionError):
+        tessera.testing.gradcheck(lambda x: x * x, (x,), backward=lambda g, x: np.full_like(x, np.nan))
+    with pytest.raises(tessera.ArgumentError, match="nothing to check"):
+        tessera.testing.gradcheck(lambda x: x * x, (x,), backward=lambda g, x: None)

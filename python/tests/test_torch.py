@@ -435,3 +435,9 @@ def test_the_emulator_finds_nothing_wrong():
     x.grad = None
     torch.nn.functional.rms_norm(x, (8,), weight, 1e-6).cos().sum().backward()
     torch.testing.assert_close(found, x.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_the_epsilon_of_narrow_types_is_that_of_what_is_computed_in():
+    x = (torch.randn(4, 8) * 1e-2).bfloat16()
+    own, there = tessera.torch.RMSNorm(8).bfloat16(), torch.nn.RMSNorm(8).bfloat16()
+    assert torch.allclose(own(x).float(), there(x).float(), atol=0.05)

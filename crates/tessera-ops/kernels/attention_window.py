@@ -144,10 +144,12 @@ def sequence_of(bounds, number, TM, STEPS):
 def packed_block(Q, K, V, cu_seqlens_q, cu_seqlens_k, slopes, O, lse, scale, cap, GROUP, TM, TN, D, LEFT, RIGHT, CAPPED, STEPS, ACC):
     head = ct.bid(1)
     sequence, block = sequence_of(cu_seqlens_q, ct.bid(0), TM, STEPS)
-    start, stop = ct.load(cu_seqlens_q, (sequence,), ()), ct.load(cu_seqlens_q, (sequence + 1,), ())
+    # Bounds on a device are looked at by nobody: whatever they are, nothing is stored outside of the results.
+    start = max(ct.load(cu_seqlens_q, (sequence,), ()), 0)
+    stop = min(ct.load(cu_seqlens_q, (sequence + 1,), ()), Q.shape[0])
     start_k, stop_k = ct.load(cu_seqlens_k, (sequence,), ()), ct.load(cu_seqlens_k, (sequence + 1,), ())
     queries, keys = stop - start, stop_k - start_k
-    inside = block * TM < queries
+    inside = (block >= 0) & (block * TM < queries)
     q = rows(Q, None, ct.where(inside, start + block * TM, 0), head, 0, TM, D)
     o, logs = window_tile(q, K, V, slopes, None, scale, cap, None, start_k, head, block, queries, keys, GROUP, TM, TN, D, LEFT, RIGHT, CAPPED, ACC)
     if inside:

@@ -187,13 +187,20 @@ fn of_interface(object: &Bound<'_, PyAny>, interface: &str) -> PyResult<Given> {
     Ok(Given { dtype, shape, strides, address, gpu, readonly, owner: object.clone().unbind() })
 }
 
-/// The GPU of an array that has an interface and says so.
+/// The GPU of an array that has an interface, which does not say it.
 fn gpu_of(object: &Bound<'_, PyAny>) -> PyResult<u32> {
-    let Ok(device) = object.getattr("device") else { return Ok(0) };
+    let unknown = || {
+        refuse(object.py(), format!("`{}` does not say on which GPU it is: it has no `device` with a number", object.get_type()))
+    };
+    let Ok(device) = object.getattr("device") else {
+        // Where there is one it is on that.
+        return if crate::device::gpus(object.py())? == 1 { Ok(0) } else { Err(unknown()) };
+    };
     if let Ok(number) = device.extract::<u32>() {
         return Ok(number);
     }
-    device.getattr("id").or_else(|_| device.getattr("index")).and_then(|number| number.extract()).or(Ok(0))
+    let number = device.getattr("id").or_else(|_| device.getattr("index")).map_err(|_| unknown())?;
+    number.extract().map_err(|_| unknown())
 }
 
 /// The type of NumPy's short form.

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use tessera::emu::{Console, EmuOptions, LaunchOptions, Launched};
-use tessera::runtime::{Device, DriverDevice};
+use tessera::runtime::{Device, DriverDevice, KernelError, LaunchOptions as CpuOptions};
 use tessera::types::Device as Product;
 
-use crate::error::Failure;
+use crate::error::{Failure, of_kernel};
+use crate::finding::told;
 
 static CUDA: Mutex<BTreeMap<u32, DriverDevice>> = Mutex::new(BTreeMap::new());
 /// Numbers of emulated devices, beyond those of GPUs.
@@ -24,12 +25,12 @@ pub(crate) struct Host {
     sanitize: Option<String>,
     schedule: Option<String>,
     seed: u64,
-    pub(crate) threads: Option<usize>,
+    threads: Option<usize>,
 }
 
 /// Where a launch on host arrays goes.
 pub(crate) enum Place {
-    Cpu { checked: bool },
+    Cpu(CpuOptions),
     Emulator(Arc<Emulated>),
 }
 
@@ -43,18 +44,43 @@ pub(crate) struct Emulated {
 }
 
 impl Emulated {
-    /// Runs work, and gives what launches meanwhile found and printed.
-    pub(crate) fn watched<T>(&self, work: impl FnOnce() -> T) -> (T, Vec<Launched>) {
+    /// Runs launches to their end; gives what they printed. `indent` is that of the kernel's text.
+    pub(crate) fn run(
+        &self,
+        py: Python<'_>,
+        indent: usize,
+        work: impl FnOnce() -> Result<(), KernelError> + Send,
+    ) -> PyResult<String> {
+        let (ran, launched) = py.detach(|| self.watched(work));
+        ran.map_err(|error| {
+            self.forget();
+            let (text, findings) = told(&launched);
+            // A failed assertion is a trap among the findings, and says more itself.
+            match findings.is_empty() || matches!(error, KernelError::Fault { .. }) {
+                true => of_kernel(py, &error, indent),
+                false => Failure::plain("sanitizer", text).with_findings(findings).raise(py),
+            }
+        })?;
+        Ok(launched.iter().map(|launched| launched.report.output.as_str()).collect())
+    }
+
+    /// Does work, and gives what launches meanwhile found and printed.
+    fn watched<T>(&self, work: impl FnOnce() -> T) -> (T, Vec<Launched>) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let done = work();
         (done, self.console.take())
     }
 
     /// Launches to come get another device: a fault is the end of the one that it happened on.
-    pub(crate) fn forget(&self) {
+    fn forget(&self) {
         let mut known = EMULATED.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(_, emulated)| emulated.number != self.number);
     }
+}
+
+/// How many GPUs there are.
+pub(crate) fn gpus(py: Python<'_>) -> PyResult<usize> {
+    Device::all_cuda().map(|all| all.len()).map_err(|error| Failure::plain("device", error.to_string()).raise(py))
 }
 
 /// The GPU of a number.
@@ -85,7 +111,11 @@ impl Host {
     /// Where kernels on host arrays run.
     pub(crate) fn place(&self, py: Python<'_>) -> PyResult<Place> {
         if self.device == "cpu" {
-            return Ok(Place::Cpu { checked: self.sanitize.is_some() });
+            return Ok(Place::Cpu(CpuOptions {
+                checked: self.sanitize.is_some(),
+                threads: self.threads,
+                ..CpuOptions::default()
+            }));
         }
         let mut known = EMULATED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, emulated)) = known.iter().find(|(host, _)| host == self) {

@@ -10,9 +10,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use tessera::compile::CompileOptions;
 use tessera::driver::StreamHandle;
 use tessera::lang::{Builtin, Space};
-use tessera::runtime::{
-    Device, DriverDevice, Kernel as Compiled, KernelError, LaunchGrid, LaunchOptions, Often, PreparedLaunch, Tensor, Value,
-};
+use tessera::runtime::{Device, DriverDevice, Kernel as Compiled, KernelError, LaunchGrid, Often, PreparedLaunch, Tensor, Value};
 
 use crate::array::refuse;
 use crate::constraint;
@@ -263,7 +261,6 @@ impl Kernel {
                 let text = format!("`{}` was not compiled within {} s", self.inner.name(), limit.as_secs_f64());
                 Failure::plain("timeout", text).raise(py)
             }
-            Stopped::Found(text, findings) => Failure::plain("sanitizer", text).with_findings(findings).raise(py),
         }
     }
 
@@ -283,15 +280,12 @@ impl Kernel {
 
     fn on_host(&self, py: Python<'_>, asked: &Asked, host: &Host) -> PyResult<(String, Vec<String>)> {
         match host.place(py)? {
-            Place::Cpu { checked } => {
+            Place::Cpu(options) => {
                 let values = self.values(asked, |given, name| given.on_host(py, name))?;
                 let launch = py.detach(|| self.on_cpu(&values, asked)).map_err(|stopped| self.raise(py, stopped))?;
                 self.refuse_readonly(py, asked, launch.written())?;
-                let options = LaunchOptions { checked, threads: host.threads, ..LaunchOptions::default() };
-                let printed = py
-                    .detach(|| launch.run_with(&options).map_err(Stopped::Kernel))
-                    .map_err(|stopped| self.raise(py, stopped))?;
-                Ok((printed, notes(&launch)))
+                let ran = py.detach(|| launch.run_with(&options));
+                Ok((ran.map_err(|error| of_kernel(py, &error, self.indent))?, notes(&launch)))
             }
             Place::Emulator(emulated) => {
                 let device = &emulated.device;
@@ -301,20 +295,10 @@ impl Kernel {
                 let staged = asked.with(staged.collect::<PyResult<_>>()?);
                 let stream = device.stream().handle();
                 let Found { launch, notes, .. } = self.found(py, &staged, (device, emulated.number), stream)?;
-                let (ran, launched) = py.detach(|| {
-                    emulated.watched(|| {
-                        let queued =
-                            often::enqueue(&launch, stream, &staged.names, &staged.arguments, |name| self.is_constant(name));
-                        queued.and_then(|()| device.stream().synchronize().map_err(|error| launch.stopped(error)))
-                    })
-                });
-                let printed: String = launched.iter().map(|launched| launched.report.output.as_str()).collect();
-                ran.map_err(|error| {
-                    emulated.forget();
-                    let (text, findings) = crate::finding::told(&launched);
-                    // A failed assertion is a trap among the findings, and says more itself.
-                    let says_itself = findings.is_empty() || matches!(error, KernelError::Fault { .. });
-                    self.raise(py, if says_itself { Stopped::Kernel(error) } else { Stopped::Found(text, findings) })
+                let printed = emulated.run(py, self.indent, || {
+                    let is_constant = |name: &str| self.is_constant(name);
+                    often::enqueue(&launch, stream, &staged.names, &staged.arguments, is_constant)?;
+                    device.stream().synchronize().map_err(|error| launch.stopped(error))
                 })?;
                 let written: Vec<&str> = launch.prepared.written().collect();
                 let named = asked.names.iter().zip(&asked.arguments);
@@ -379,7 +363,6 @@ impl Kernel {
 pub(crate) enum Stopped {
     Kernel(KernelError),
     TooLong(Duration),
-    Found(String, Vec<String>),
 }
 
 /// What there is to say of how a kernel was compiled.

@@ -124,7 +124,7 @@ impl Call {
                 let device = &emulated.device;
                 Some(Stage::new(py, device, &given.iter().map(|(_, given)| given).collect::<Vec<_>>())?)
             }
-            Where::Host(Place::Cpu { .. }) | Where::Gpu(_) => None,
+            Where::Host(Place::Cpu(_)) | Where::Gpu(_) => None,
         };
         let tensor = |(name, given): &(String, Given)| match (&place, &stage) {
             (_, Some(stage)) => stage.tensor(py, given, name),
@@ -160,26 +160,25 @@ impl Call {
             }
         }
         match &self.place {
-            Where::Host(Place::Cpu { .. }) => self.on(
-                py,
-                &arrays,
-                |given, name| given.on_host(py, name),
-                |launches| launches.iter().try_for_each(PreparedLaunch::run),
-            ),
+            Where::Host(Place::Cpu(options)) => {
+                let launches = self.launches(py, &arrays, |given, name| given.on_host(py, name))?;
+                let ran = py.detach(|| launches.iter().try_for_each(|launch| launch.run_with(options).map(drop)));
+                ran.map_err(|error| of_kernel(py, &error, 0))
+            }
             Where::Gpu(device) => {
                 let stream = stream::handle(py, stream, device)?;
-                let run = |launches: &[PreparedLaunch]| stream::enqueue(device, &launches.iter().collect::<Vec<_>>(), stream);
-                self.on(py, &arrays, |given, name| given.on_device(py, device, name), run)
+                let launches = self.launches(py, &arrays, |given, name| given.on_device(py, device, name))?;
+                let queued = py.detach(|| stream::enqueue(device, &launches, stream));
+                queued.map_err(|error| of_kernel(py, &error, 0))
             }
             Where::Host(Place::Emulator(emulated)) => {
-                let device = &emulated.device;
                 // Results that were given have their places among the arguments already.
                 let mut results = Vec::new();
                 let fresh: Vec<&Given> =
                     wanted.iter().zip(&arrays).filter(|(output, _)| output.given.is_none()).map(|(_, given)| given).collect();
-                let own = Stage::new(py, device, &fresh)?;
-                let tensor = |given: &Given, name: &str| own.tensor(py, given, name);
-                self.on(py, &arrays, tensor, |launches| launches.iter().try_for_each(PreparedLaunch::run))?;
+                let own = Stage::new(py, &emulated.device, &fresh)?;
+                let launches = self.launches(py, &arrays, |given, name| own.tensor(py, given, name))?;
+                emulated.run(py, 0, || launches.iter().try_for_each(PreparedLaunch::run))?;
                 own.bring_back(py, fresh.iter().copied())?;
                 for output in wanted.iter().filter(|output| output.given.is_some()) {
                     results.extend(self.given.iter().filter(|(name, _)| name == output.name).map(|(_, given)| given));
@@ -194,22 +193,20 @@ impl Call {
 }
 
 impl Call {
-    fn on(
+    /// The launches that write results into these arrays, those that were given apart.
+    fn launches(
         &self,
         py: Python<'_>,
         arrays: &[Given],
         tensor: impl Fn(&Given, &str) -> PyResult<Tensor>,
-        run: impl Fn(&[PreparedLaunch]) -> Result<(), tessera::runtime::KernelError> + Send + Sync,
-    ) -> PyResult<()> {
+    ) -> PyResult<Vec<PreparedLaunch>> {
         let wanted = self.resolved.outputs().iter().zip(arrays);
         let outputs = wanted.map(|(output, given)| match &output.given {
             Some(own) => Ok(own.clone()),
             None => tensor(given, output.name),
         });
         let outputs = outputs.collect::<PyResult<Vec<_>>>()?;
-        let launches = py
-            .detach(|| self.resolved.prepare(&outputs, &CompileOptions::default()).map_err(Box::new))
-            .map_err(|error| of_call(py, &error))?;
-        py.detach(|| run(&launches)).map_err(|error| of_kernel(py, &error, 0))
+        let made = py.detach(|| self.resolved.prepare(&outputs, &CompileOptions::default()).map_err(Box::new));
+        made.map_err(|error| of_call(py, &error))
     }
 }

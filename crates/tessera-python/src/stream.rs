@@ -21,7 +21,7 @@ pub(crate) fn handle(py: Python<'_>, named: Option<u64>, device: &DriverDevice) 
 
 /// Queues launches on a stream. Memory of the launches' own is made and freed in the order of the device's own stream, which waits for the
 /// caller's, and the other way round, where there is such memory.
-pub(crate) fn enqueue(device: &DriverDevice, launches: &[&PreparedLaunch], stream: StreamHandle) -> Result<(), KernelError> {
+pub(crate) fn enqueue(device: &DriverDevice, launches: &[PreparedLaunch], stream: StreamHandle) -> Result<(), KernelError> {
     let of_driver = |error: DriverError| KernelError::Device(DeviceError::from(error));
     let own = launches.iter().filter_map(|launch| launch.on_device()).any(|launch| launch.owns_memory());
     if own {

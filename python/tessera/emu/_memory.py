@@ -58,6 +58,12 @@ class Memory:
         for start, end in sorted(made, key=lambda piece: next(at for at, own in enumerate(fresh) if piece[0] <= own[0] < piece[1])):
             before = start % _ALIGN
             self._pieces.append(_Piece(start, end, self._machine.alloc(before + end - start) + before))
+        # What the host has done to arrays of earlier launches is done there, too: all of them are brought back when a launch is done.
+        now = {(start, size) for _, start, size, _ in spans}
+        for piece in self._pieces:
+            for (start, size, _), item in piece.arrays.items():
+                if (start, size) not in now:
+                    self._machine.upload(piece.at + start - piece.start, item.array, item.name, False)
         # What is written goes last, so that it counts as that where it overlaps with what is not.
         for item, start, size, readonly in sorted(spans, key=lambda span: not span[0].unwritten):
             if size == 0:

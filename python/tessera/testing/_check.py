@@ -52,6 +52,9 @@ def _results(names: Sequence[str], after: list, found, outputs: Sequence[str]) -
     unknown = [name for name in wanted if name not in position]
     if unknown:
         raise errors.ArgumentError(f"the kernel has no parameter `{unknown[0]}`: it has {', '.join(names)}")
+    missing = [name for name in outputs if name not in wanted]
+    if missing or not wanted:
+        raise errors.ArgumentError(f"the reference gives nothing for {', '.join(missing) or 'any result'}: add it, or name what is compared, `outputs=('y',)`")
     return {name: (after[position[name]], value) for name, value in wanted.items()}
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from .. import errors
 from ._arrays import dtype_of, on_host
 from ._close import Model
 
@@ -57,6 +58,8 @@ def gradcheck(
         g = generator.standard_normal(result.shape)
         g = on_host(like(inputs[0], g)).astype(np.float64)
         gradients = _gradients(function, inputs, backward, g)
+        if all(gradient is None for gradient in gradients):
+            raise errors.ArgumentError("no input has a gradient, so there is nothing to check")
         for at, gradient in enumerate(gradients):
             if gradient is None:
                 continue
@@ -70,7 +73,8 @@ def gradcheck(
             analytic = float((on_host(gradient).astype(np.float64) * gone).sum())
             size = float(np.sqrt(((on_host(gradient).astype(np.float64) * gone) ** 2).sum())) + abs(analytic)
             ratio = abs(numeric - analytic) / (allowed * size + 1e-300)
-            if ratio > 1:
+            # A gradient that is no number is wrong, too.
+            if not ratio <= 1:
                 raise AssertionError(
                     f"the gradient of input {at} along a direction is {analytic:.6g}, and differences of values give {numeric:.6g}, "
                     f"{ratio:.3g} times further off than {allowed:.3g} of its magnitude"

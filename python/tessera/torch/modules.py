@@ -40,7 +40,7 @@ def _flat(parameter: Tensor | None, rows: Tensor, absent: float) -> Tensor:
 class RMSNorm(torch.nn.RMSNorm):
     """Root-mean-square normalisation over the last axes, ``[..., *normalized_shape]`` to the same shape.
 
-    ``eps`` is the type's epsilon where it is ``None``, as PyTorch's.
+    ``eps`` is the epsilon of the type that PyTorch computes in where it is ``None``: ``float32``'s for types of 16 bits.
 
     Raises:
         ArgumentError: the last axes of the input are not ``normalized_shape``.
@@ -50,7 +50,7 @@ class RMSNorm(torch.nn.RMSNorm):
         """Normalises."""
         rows = _rows(x, self.normalized_shape, self)
         weight = _flat(self.weight, rows, 1.0)
-        eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
+        eps = torch.finfo(torch.promote_types(x.dtype, torch.float32)).eps if self.eps is None else self.eps
         return functional.rms_norm(rows, weight, eps=eps).view(x.shape)
 
 
@@ -113,9 +113,15 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
         if target.is_floating_point():
             raise errors.ArgumentError("CrossEntropyLoss takes class numbers, and is given probabilities: `torch.nn.CrossEntropyLoss` takes these")
         logits = input.movedim(1, -1) if input.dim() > 1 else input
-        labels = target.to(torch.int32)
+        labels = _labels(target)
         losses, _ = functional.cross_entropy(logits, labels, ignore_index=self.ignore_index)
         return _reduced(losses, target, self.ignore_index, self.reduction).to(input.dtype)
+
+
+def _labels(target: Tensor) -> Tensor:
+    """Class numbers in 32 bits; those that have more are numbers of no class there, too."""
+    bounds = torch.iinfo(torch.int32)
+    return target.clamp(bounds.min, bounds.max).to(torch.int32)
 
 
 def _reduced(losses: Tensor, target: Tensor, ignored: int, reduction: str) -> Tensor:
@@ -159,7 +165,7 @@ class LinearCrossEntropyLoss(torch.nn.Module):
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss, in ``x``'s type."""
         weight = self.weight.to(x.dtype)
-        losses, _ = functional.linear_cross_entropy(x, weight, target.to(torch.int32), ignore_index=self.ignore_index)
+        losses, _ = functional.linear_cross_entropy(x, weight, _labels(target), ignore_index=self.ignore_index)
         return _reduced(losses, target, self.ignore_index, self.reduction).to(x.dtype)
 
 
