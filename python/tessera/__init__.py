@@ -96,11 +96,10 @@ def list_operators() -> list[dict]:
 
 def doctor() -> str:
     """What this machine has and can do, as ``tessera doctor`` prints it."""
-    import subprocess
-    import sys
+    from . import _process
 
-    ran = subprocess.run([sys.executable, "-m", "tessera", "doctor"], capture_output=True, text=True, check=False)
-    return ran.stdout
+    _, printed = _process.run(["doctor"])
+    return printed
 
 
 def install() -> None:

@@ -21,11 +21,11 @@ def _decorator(hints: dict) -> str:
 def _hint(value) -> str:
     by_target = getattr(value, "_value_by_target", None)
     if by_target is None:
-        return repr(int(value))
+        return repr(operator.index(value))
     texts = [f"{name}={_hint(own)}" for name, own in by_target.items()]
     default = getattr(value, "_default", None)
-    if isinstance(default, int):
-        texts.append(f"default={default}")
+    if default is not None:
+        texts.append(f"default={_hint(default)}")
     return f"__tile__.ByTarget({', '.join(texts)})"
 
 

@@ -282,3 +282,8 @@ def test_gradients_that_are_no_numbers_or_not_there_are_wrong():
         tessera.testing.gradcheck(lambda x: x * x, (x,), backward=lambda g, x: np.full_like(x, np.nan))
     with pytest.raises(tessera.ArgumentError, match="nothing to check"):
         tessera.testing.gradcheck(lambda x: x * x, (x,), backward=lambda g, x: None)
+
+
+def test_integers_count_with_all_their_digits():
+    with pytest.raises(AssertionError):
+        testing.assert_close(np.array([2**60 + 1]), np.array([2**60]))

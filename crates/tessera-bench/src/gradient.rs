@@ -26,7 +26,8 @@ use crate::values::Values;
 /// Step of the difference: it errs by the step squared and by the rounding of sums over the step, and few elements lie so near to a kink.
 const STEP: f64 = 1e-6;
 /// The least step. Where elements are put in order, two that lie nearer to each other than the step change places, of many there are such: it is taken
-/// smaller until all places stay, and what is put in order is not rounded.
+/// smaller until all places stay. What is put in order is not rounded; what else is there is held to what rounding over so small a step leaves, a
+/// thousandth of its magnitude at the least one.
 const LEAST_STEP: f64 = 1e-12;
 
 /// How far apart numbers are put that would be equal.

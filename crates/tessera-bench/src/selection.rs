@@ -486,6 +486,7 @@ mod tests {
     #[test]
     fn the_quick_suite_is_short_and_lacks_no_operator() {
         let quick = select(&[], &[], Sizes::Quick).expect("cases");
+        assert!(FOREMOST.iter().all(|name| tessera_ops::find(name).is_some()), "a name of no operator");
         for operator in OPERATORS {
             let own: Vec<String> =
                 quick.iter().filter(|entry| entry.operator.name == operator.name).map(|entry| entry.policy.to_string()).collect();

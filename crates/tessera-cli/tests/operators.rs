@@ -358,6 +358,10 @@ fn calls_that_make_no_sense_are_refused_with_what_does() {
         ("dropout x=ones:f32[3] seed=-1", "`seed` is -1, and is a whole number from 0 to 9007199254740991"),
         ("random_uniform y=empty:f32[3] offset=9007199254740992", "`offset` is 9007199254740992, and is a whole number"),
         ("cross_entropy x=ones:f32[2,3] labels=ones:i32[2] ignore_index=0.5", "`ignore_index` is 0.5, and is a whole number"),
+        (
+            "linear_cross_entropy x=ones:f32[2,4] weight=ones:f32[3,4] labels=const(3):i32[2]",
+            "`labels`: 3 at place 0 is no class of `weight`, which has 3, nor",
+        ),
         ("cross_entropy x=ones:f32[2,3] labels=const(3):i32[2]", "`labels`: 3 at place 0 is no class of `x`, which has 3, nor"),
         ("cross_entropy x=ones:f32[2,3] labels=const(-100):i32[2] ignore_index=2", "`labels`: -100 at place 0 is no class"),
         ("group_norm x=ones:f32[2,0,4] weight=ones:f32[0] bias=ones:f32[0] groups=1e19", "`groups` is 10000000000000000000, and"),

@@ -15,16 +15,30 @@ pub(crate) fn underflow(dtype: DType) -> f64 {
     FloatFormat::of(dtype).map_or(0.0, |format| format.decode(1).abs() * 0.5)
 }
 
-/// A sum that is exact but for its last rounding, or nearly so (Neumaier, 1974): what judges sums in 64 bits must be better than they are. Of infinities
-/// nothing is lost: they are the sum, or make it NaN.
-pub(crate) fn sum(terms: impl IntoIterator<Item = f64>) -> f64 {
-    let (mut total, mut lost) = (0.0_f64, 0.0);
-    for term in terms {
-        let next = total + term;
-        lost += if total.abs() >= term.abs() { (total - next) + term } else { (term - next) + total };
-        total = next;
+/// A sum that keeps apart what it loses (Neumaier, 1974): what judges sums in 64 bits is righter than these. Infinities are the sum, or make it NaN.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunningSum {
+    total: f64,
+    lost: f64,
+}
+
+impl RunningSum {
+    pub(crate) fn add(&mut self, term: f64) {
+        let next = self.total + term;
+        self.lost += if self.total.abs() >= term.abs() { (self.total - next) + term } else { (term - next) + self.total };
+        self.total = next;
     }
-    if total.is_finite() { total + lost } else { total }
+
+    pub(crate) fn value(self) -> f64 {
+        if self.total.is_finite() { self.total + self.lost } else { self.total }
+    }
+}
+
+/// The sum of numbers.
+pub(crate) fn sum(terms: impl IntoIterator<Item = f64>) -> f64 {
+    let mut sum = RunningSum::default();
+    terms.into_iter().for_each(|term| sum.add(term));
+    sum.value()
 }
 
 /// The bits of an integer in a type, wrapped.

@@ -70,6 +70,13 @@ impl Operator {
         for (axis, extents) in &call.sizes {
             let own = signature.own_axes().find(|own| own == axis);
             let own = own.ok_or_else(|| self.wrong(variant, &signature, axis, "no axis of results alone"))?;
+            if sizes.knows(own) {
+                return Err(self.wrong(variant, &signature, axis, "said by an array, or twice"));
+            }
+            let is_open = signature.outputs.iter().flat_map(Operand::axes).any(|axis| axis.strip_prefix("..") == Some(own));
+            if !is_open && extents.len() != 1 {
+                return Err(self.wrong(variant, &signature, axis, "an axis of one size"));
+            }
             sizes.say(own, extents);
         }
         for output in signature.outputs {

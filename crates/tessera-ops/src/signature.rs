@@ -65,18 +65,39 @@ pub struct Signature {
     pub updated: &'static [&'static str],
     /// Arrays that say where groups of rows begin, and the one whose rows they are: each rises from 0 to how many these are.
     pub bounds: &'static [[&'static str; 2]],
-    /// The array of a class for each row, the one whose last axis has the classes, and the number whose value stands for no class, with its
-    /// usual one.
+    /// The array that has a class for each row.
     pub(crate) labels: Option<Labels>,
     /// Axes whose extents follow from the problem, numbers included, as an image's behind a convolution.
     pub(crate) follows: &'static [Follows],
 }
 
-/// Labels, what has as many columns as there are classes, and the number whose value labels rows that have none.
-pub(crate) type Labels = ([&'static str; 2], (&'static str, f64));
-
 /// An axis and its extent in a problem.
 pub(crate) type Follows = (&'static str, fn(&Problem) -> Result<u64, Unsupported>);
+
+/// An array of class numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Labels {
+    name: &'static str,
+    /// The array that has the classes, and along which of its axes.
+    classes_of: &'static str,
+    axis: ClassAxis,
+    /// The number that says which label stands for no class, and its usual value.
+    ignored: (&'static str, f64),
+}
+
+/// The axis of an array that has the classes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ClassAxis {
+    First,
+    Last,
+}
+
+impl Labels {
+    /// `labels` of the classes that an array has along an axis.
+    pub(crate) const fn of(classes_of: &'static str, axis: ClassAxis, ignored: (&'static str, f64)) -> Labels {
+        Labels { name: "labels", classes_of, axis, ignored }
+    }
+}
 
 impl Signature {
     /// Without numbers.
@@ -136,9 +157,9 @@ impl Signature {
         Signature { bounds, ..self }
     }
 
-    /// With an array of labels, what has their classes, and the number that stands for none.
-    pub(crate) const fn labels(self, labels: &'static str, classes_of: &'static str, ignored: (&'static str, f64)) -> Signature {
-        Signature { labels: Some(([labels, classes_of], ignored)), ..self }
+    /// With an array of labels.
+    pub(crate) const fn labels(self, labels: Labels) -> Signature {
+        Signature { labels: Some(labels), ..self }
     }
 
     /// Refuses values that the operator cannot take, of arrays in the host's memory. What lies on a device is not looked at: it would have to be
@@ -157,12 +178,16 @@ impl Signature {
 
     /// A label that is no class has no logit: what stands for it would be taken from beyond the row.
     fn refuse_labels<'t>(&self, scalars: &[(&str, f64)], find: &impl Fn(&str) -> Option<&'t Tensor>) -> Result<(), CallError> {
-        let Some(([name, classes_of], (number, usual))) = self.labels else { return Ok(()) };
+        let Some(Labels { name, classes_of, axis, ignored: (number, usual) }) = self.labels else { return Ok(()) };
         let (Some(labels), Some(of)) = (find(name).filter(|labels| labels.device().is_cpu()), find(classes_of)) else {
             return Ok(());
         };
+        let classes = match axis {
+            ClassAxis::First => of.shape().first(),
+            ClassAxis::Last => of.shape().last(),
+        };
         // An array without axes is refused for that.
-        let Some(&classes) = of.shape().last() else { return Ok(()) };
+        let Some(&classes) = classes else { return Ok(()) };
         let ignored = scalars.iter().find(|(name, _)| *name == number).map_or(usual, |(_, value)| *value);
         let values = labels.to_f64().map_err(|error| CallError::Memory { name, error })?;
         let is_label = |value: &f64| *value == ignored || (0.0..classes as f64).contains(value);
@@ -342,7 +367,8 @@ mod tests {
 
     #[test]
     fn labels_are_classes_or_the_one_to_ignore() {
-        let signature = Signature::new(&[], &[Operand("loss", "")]).labels("labels", "x", ("ignore_index", -100.0));
+        let signature =
+            Signature::new(&[], &[Operand("loss", "")]).labels(Labels::of("x", ClassAxis::Last, ("ignore_index", -100.0)));
         let x = Tensor::ones(DType::F16, &[3, 4]).unwrap();
         let said = |labels: [i32; 3], scalars: &[(&str, f64)]| {
             let labels = Tensor::from_vec(&[3], labels.to_vec()).unwrap();

@@ -31,38 +31,16 @@ fn the_seed_suite_has_its_862_shapes() {
     assert_eq!(points, 4145);
 }
 
-/// Operators whose quick cases are there in each precision; of others there is one at least.
-const IN_EACH_PRECISION: [&str; 13] = [
-    "gemm",
-    "linear",
-    "linear_w4",
-    "gemm_scaled",
-    "gemm_grouped",
-    "attention",
-    "vector",
-    "layer_norm",
-    "rms_norm",
-    "softmax",
-    "permute",
-    "histogram",
-    "bandwidth",
-];
-
 #[test]
-fn the_quick_subset_has_each_operator_and_precision() {
+fn the_quick_subset_has_each_operator() {
     for op in OPERATORS {
         let quick = (op.quick)();
-        let precisions: BTreeSet<&str> = quick.iter().map(|(_, precision)| *precision).collect();
-        // How many of these a look at all operators takes is for the selection to say.
-        assert!(!precisions.is_empty(), "{} has no quick case", op.name);
-        for precision in op.precisions.iter().filter(|_| IN_EACH_PRECISION.contains(&op.name)) {
-            assert!(precisions.contains(precision), "{} lacks {precision}", op.name);
-        }
+        // In which precisions, the selection says.
+        assert!(!quick.is_empty(), "{} has no quick case", op.name);
         let distinct: BTreeSet<(String, &str)> =
             quick.iter().map(|(problem, precision)| (problem.to_string(), *precision)).collect();
         assert_eq!(distinct.len(), quick.len(), "{} repeats a case", op.name);
     }
-    assert!(IN_EACH_PRECISION.iter().all(|name| tessera_ops::find(name).is_some()), "a name of no operator");
 }
 
 #[test]

@@ -9,13 +9,11 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import errors
+from .. import _process, errors
 
 
 @dataclass(frozen=True)
@@ -66,20 +64,6 @@ def _microseconds(seconds: float | None) -> str:
 
 def _extents(row: dict) -> str:
     return " ".join(f"{name}={size}" for name, size in row["size"].items())
-
-
-def _command(arguments: Sequence[str], good: tuple[int, ...] = (0,)) -> tuple[int, str]:
-    """Runs the command; its exit code and what it printed."""
-    package = str(Path(__file__).resolve().parents[2])
-    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    ran = subprocess.run(
-        [sys.executable, "-m", "tessera", *arguments], capture_output=True, text=True, check=False, env=environment, stdin=subprocess.DEVNULL
-    )
-    if ran.returncode not in good:
-        said = ran.stderr.strip() or ran.stdout.strip()
-        raise errors.make("argument" if ran.returncode == 2 else "device", f"`tessera {' '.join(arguments)}` ended with {ran.returncode}\n{said}", [])
-    return ran.returncode, ran.stdout
 
 
 def _subject(given) -> str:
@@ -135,7 +119,7 @@ def sweep(
     for name, value in (("sizes", sizes), ("precision", precision), ("grid", grid), ("block", block), ("device", device)):
         if value is not None:
             said += [f"--{name}", str(value)]
-    _, text = _command([*said, *options])
+    _, text = _process.run([*said, *options])
     found = Results.read(out)
     return Results(found.path, found.rows, text)
 
@@ -154,7 +138,7 @@ def compare(base, new, *options: str) -> tuple[bool, str]:
     Raises:
         ArgumentError: files that cannot be compared.
     """
-    code, text = _command(["compare", _files(base), _files(new), *options], good=(0, 1))
+    code, text = _process.run(["compare", _files(base), _files(new), *options], good=(0, 1))
     return code == 0, text
 
 
@@ -173,7 +157,7 @@ def report(*results, out) -> Path:
     Raises:
         ArgumentError: another kind of file, or results that cannot be read.
     """
-    _command(["report", *(_files(one) for one in results), "-o", os.fspath(out)])
+    _process.run(["report", *(_files(one) for one in results), "-o", os.fspath(out)])
     return Path(out)
 
 

@@ -88,7 +88,7 @@ class GELU(torch.nn.GELU):
 class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
     """Cross-entropy of logits ``[classes]``, ``[batch, classes]`` or ``[batch, classes, ...]`` and class numbers of the same shape without the classes.
 
-    Rows of the number ``ignore_index`` count for nothing; numbers are not compared with how many classes there are. The loss is a number, or one for each row with ``reduction="none"``.
+    Rows of the number ``ignore_index`` count for nothing; on the host other numbers that are no class are refused, on a GPU nobody looks at them. The loss is a number, or one for each row with ``reduction="none"``.
 
     Raises:
         ArgumentError: weights of classes, label smoothing, or targets that are probabilities: ``torch.nn.CrossEntropyLoss`` has these.

@@ -161,8 +161,8 @@ pub fn linear_cross_entropy(x: &Tensor, weight: &Tensor, labels: &Tensor, ignore
 }
 
 /// The gradients `[dx, dweight]` of [`linear_cross_entropy`], from the `lse` that it gave, and cotangents of both its results; without `dlse` that
-/// one is 0. Logits are computed again, some classes at a time: beside the results there is an array about as large as `x`, and one that `dx` is
-/// summed up in.
+/// one is 0. Logits are computed again, some classes at a time: beside the results there is an array about as large as `x`, or of as many
+/// classes as fill the device where tokens are few, and one that `dx` is summed up in.
 ///
 /// ```
 /// use tessera_ops::{IGNORE_INDEX, linear_cross_entropy, linear_cross_entropy_backward};

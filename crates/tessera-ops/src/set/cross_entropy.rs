@@ -4,7 +4,7 @@ use crate::element::sum;
 use crate::operator::{Argument, Operator, Unsupported};
 use crate::problem::Problem;
 use crate::set::rowwise::{self, Case, Of, Rowwise, index, one, row};
-use crate::signature::{Calls, Operand, Signature};
+use crate::signature::{Calls, ClassAxis, Labels, Operand, Signature};
 use tessera_types::DType;
 
 /// The label of rows that have no loss, where a call names no other.
@@ -86,7 +86,11 @@ pub(crate) static CROSS_ENTROPY: Operator = Operator {
         signature: |_| {
             let signature =
                 Signature::new(&[X, Operand("labels", "..rows")], &[Operand("loss", "..rows"), Operand("lse", "..rows")]);
-            signature.types(&[("labels", DType::I32)]).scalars(&["ignore_index"]).labels("labels", "x", NUMBERS[0])
+            signature.types(&[("labels", DType::I32)]).scalars(&["ignore_index"]).labels(Labels::of(
+                "x",
+                ClassAxis::Last,
+                NUMBERS[0],
+            ))
         },
         ..OPERATOR.calls
     },
@@ -110,7 +114,11 @@ pub(crate) static CROSS_ENTROPY_BACKWARD: Operator = Operator {
                 Operand("dlse", "..rows"),
             ];
             let signature = Signature::new(INPUTS, &[Operand("dx", "..rows n")]).sums(&["lse", "dloss", "dlse"]);
-            signature.types(&[("labels", DType::I32)]).scalars(&["ignore_index"]).labels("labels", "x", NUMBERS[0])
+            signature.types(&[("labels", DType::I32)]).scalars(&["ignore_index"]).labels(Labels::of(
+                "x",
+                ClassAxis::Last,
+                NUMBERS[0],
+            ))
         },
         ..OPERATOR.calls
     },

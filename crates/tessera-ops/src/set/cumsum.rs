@@ -2,6 +2,7 @@
 
 use tessera_types::unit_roundoff;
 
+use crate::element::RunningSum;
 use crate::operator::{Argument, LaunchSpec, Machine, Operator, Role, TensorSpec, Unsupported};
 use crate::set::rows::{self, Division};
 use crate::set::rowwise::{self, Case, Rowwise, int, row};
@@ -68,16 +69,12 @@ static BACKWARD: Rowwise = Rowwise {
 fn running(case: &Case, x: &[f64], back: bool, want: &mut [f64], bound: &mut [f64]) {
     let model = case.stored();
     let u = unit_roundoff(case.acc);
-    let (mut total, mut lost, mut magnitude) = (0.0_f64, 0.0, 0.0);
+    let (mut sum, mut magnitude) = (RunningSum::default(), 0.0);
     for step in 0..x.len() {
         let at = if back { x.len() - 1 - step } else { step };
-        let next = total + x[at];
-        // What is lost is kept apart (Neumaier, 1974): sums in 64 bits are judged, too.
-        lost += if total.abs() >= x[at].abs() { (total - next) + x[at] } else { (x[at] - next) + total };
-        total = next;
+        sum.add(x[at]);
         magnitude += x[at].abs();
-        // Infinities are the sum, or make it NaN.
-        want[at] = if total.is_finite() { total + lost } else { total };
+        want[at] = sum.value();
         bound[at] = model.u_out * want[at].abs() + 4.0 * u * ((step + 1) as f64).sqrt() * magnitude + model.floor;
     }
 }

@@ -28,12 +28,13 @@ use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
-use crate::signature::{Calls, Operand, Signature};
+use crate::signature::{Calls, ClassAxis, Labels, Operand, Signature};
 use crate::work::{Metric, Work};
 
 const X: Operand = Operand("x", "..tokens dim");
 const WEIGHT: Operand = Operand("weight", "vocab dim");
 const LABELS: Operand = Operand("labels", "..tokens");
+const CLASSES: Labels = Labels::of("weight", ClassAxis::First, NUMBERS[0]);
 const LSE: Operand = Operand("lse", "..tokens");
 
 const OPERATOR: Operator = Operator {
@@ -53,7 +54,7 @@ const OPERATOR: Operator = Operator {
         default: Some(""),
         signature: |_| {
             let signature = Signature::new(&[X, WEIGHT, LABELS], &[Operand("loss", "..tokens"), LSE]);
-            signature.types(&[("labels", DType::I32)]).sums(&["loss", "lse"]).scalars(&["ignore_index"])
+            signature.types(&[("labels", DType::I32)]).sums(&["loss", "lse"]).scalars(&["ignore_index"]).labels(CLASSES)
         },
         problem: |sizes| Ok(problem(["tokens", "vocab", "dim"].map(|name| sizes.get(name)), "")),
     },
@@ -74,7 +75,7 @@ pub(crate) static LINEAR_CROSS_ENTROPY_BACKWARD: Operator = Operator {
         signature: |_| {
             const INPUTS: &[Operand] = &[X, WEIGHT, LABELS, LSE, Operand("dloss", "..tokens"), Operand("dlse", "..tokens")];
             let signature = Signature::new(INPUTS, &[Operand("dx", "..tokens dim"), Operand("dweight", "vocab dim")]);
-            signature.types(&[("labels", DType::I32)]).sums(&["lse", "dloss", "dlse"]).scalars(&["ignore_index"])
+            signature.types(&[("labels", DType::I32)]).sums(&["lse", "dloss", "dlse"]).scalars(&["ignore_index"]).labels(CLASSES)
         },
         ..OPERATOR.calls
     },

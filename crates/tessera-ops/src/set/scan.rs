@@ -5,7 +5,7 @@ use std::ops::Range;
 use tessera_types::{DType, ErrorModel, Policy, Storage};
 
 use crate::draw::Draw;
-use crate::element::{underflow, wrap};
+use crate::element::{RunningSum, underflow, wrap};
 use crate::operator::{
     Argument, Expected, Fill, Inputs, KernelFile, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec,
     Unsupported,
@@ -256,17 +256,12 @@ impl Reference for Sums {
             Expected::Bounded { want, bound } => {
                 let model = ErrorModel { floor: underflow(self.dtype), ..ErrorModel::nearest(self.dtype, self.acc) };
                 inputs.numbers(0, 0, want);
-                // What judges sums in 64 bits keeps what they lose (Neumaier, 1974).
-                let (mut sum, mut lost, mut magnitude) = (0.0_f64, 0.0, 0.0);
+                let (mut sum, mut magnitude) = (RunningSum::default(), 0.0);
                 for (i, (want, bound)) in want.iter_mut().zip(bound).enumerate() {
-                    // Infinities are the sum, or make it NaN.
-                    let whole = |sum: f64, lost: f64| if sum.is_finite() { sum + lost } else { sum };
-                    let before = (whole(sum, lost), magnitude);
-                    let next = sum + *want;
-                    lost += if sum.abs() >= want.abs() { (sum - next) + *want } else { (*want - next) + sum };
-                    sum = next;
+                    let before = (sum.value(), magnitude);
+                    sum.add(*want);
                     magnitude += want.abs();
-                    let (exact, magnitude) = if self.exclusive { before } else { (whole(sum, lost), magnitude) };
+                    let (exact, magnitude) = if self.exclusive { before } else { (sum.value(), magnitude) };
                     *bound = model.contraction(exact, magnitude, self.depth.min(i + 1));
                     *want = exact;
                 }
