@@ -82,8 +82,8 @@ const CALLS: [(&str, &str); 58] = [
     ),
     ("linear_cross_entropy x=ones:f32[2,4] weight=ones:f32[1,4] labels=zeros:i32[2]", "lse: f32[2] = [4, 4]"),
     (
-        "linear_cross_entropy_backward x=zeros:f32[1,2] weight=ones:f32[1,2] labels=ones:i32[1] lse=zeros:f32[1] dloss=ones:f32[1] dlse=zeros:f32[1]",
-        "dx: f32[1, 2] = [1, 1]",
+        "linear_cross_entropy_backward x=ones:f32[1,2] weight=zeros:f32[2,2] labels=zeros:i32[1] lse=const(0.6931472):f32[1] dloss=ones:f32[1] dlse=zeros:f32[1]",
+        "dweight: f32[2, 2] = [-0.5, -0.5, 0.5, 0.5]",
     ),
     ("reduce_rows x=arange:f32[2,3] variant=mean", "y: f32[2] = [1, 4]"),
     ("reduce_rows_backward x=arange:f32[2,3] y=const(2):f32[2] dy=ones:f32[2] variant=max", "dx: f32[2, 3] = [0, 0, 1, "),
