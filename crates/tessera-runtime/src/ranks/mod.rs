@@ -6,12 +6,17 @@
 //!
 //! Invariant: what a rank computes depends on the arguments alone, not on which rank was faster.
 
+mod board;
 mod call;
+mod checked;
 mod communicator;
 mod environment;
 mod error;
 mod life;
 mod linked;
+mod meeting;
+mod nccl;
+mod nccl_places;
 mod parts;
 mod program;
 mod simulated;
@@ -20,12 +25,17 @@ mod tcp;
 mod wire;
 mod world;
 
+pub use board::Board;
 pub use call::{Call, CallName, Group, Operation, Reduction};
+pub use checked::Checked;
 pub use communicator::{Communicator, Pending, Work};
 pub use environment::Placement;
 pub use error::{ExchangeError, RendezvousError};
 pub use life::Limits;
+pub use meeting::{Meeting, Seat};
+pub use nccl::{NcclRank, start_together};
+pub use nccl_places::nccl_places;
 pub use program::RankedKernel;
-pub use simulated::{Meeting, SimulatedRank};
+pub use simulated::SimulatedRank;
 pub use tcp::TcpRank;
 pub use world::World;

@@ -12,8 +12,8 @@ use crate::launch::LaunchOptions;
 use crate::ranks::call::Group;
 use crate::ranks::communicator::Communicator;
 use crate::ranks::error::ExchangeError;
+use crate::ranks::meeting::Meeting;
 use crate::ranks::parts::part;
-use crate::ranks::simulated::Meeting;
 use crate::tensor::Tensor;
 use crate::value::Value;
 
