@@ -205,6 +205,32 @@ pub trait Communicator: Send {
     }
 }
 
+impl<C: Communicator + ?Sized> Communicator for &mut C {
+    fn rank(&self) -> usize {
+        (**self).rank()
+    }
+
+    fn ranks(&self) -> usize {
+        (**self).ranks()
+    }
+
+    fn device(&self) -> &Device {
+        (**self).device()
+    }
+
+    fn start(&mut self, calls: &[Call], stream: Option<StreamHandle>) -> Result<Pending, ExchangeError> {
+        (**self).start(calls, stream)
+    }
+
+    fn enqueue(&mut self, calls: &[Call], stream: StreamHandle) -> Result<(), ExchangeError> {
+        (**self).enqueue(calls, stream)
+    }
+
+    fn abort(&mut self, reason: &str) {
+        (**self).abort(reason);
+    }
+}
+
 /// Parts along an axis one after another.
 fn stacked(tensor: &Tensor, group: &Group, axis: usize) -> Result<Tensor, ExchangeError> {
     let count = group.size();

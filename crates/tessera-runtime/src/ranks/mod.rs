@@ -1,10 +1,18 @@
 //! Programs for several ranks: kernels on each rank's parts, and exchanges between them.
 //!
 //! [`RankedKernel`] is a Graph function with a mesh, made into the program of a rank (the pass `collective-insertion`) and split into
-//! kernels and exchanges. A rank runs it with [`RankedKernel::run_rank`] and a [`Communicator`]; [`RankedKernel::run`] simulates all
-//! ranks on threads: it cuts the arguments into parts, and puts the results together.
+//! kernels and exchanges. A rank runs it with [`RankedKernel::run_rank`] and a [`Communicator`]. With whole arguments, all ranks run it as threads
+//! on the CPU ([`RankedKernel::run`]) or with a device each ([`RankedKernel::run_on`]), or as processes of a [`World`]
+//! ([`RankedKernel::run_as_rank`]): arguments are cut into parts, and results put together.
 //!
-//! Invariant: what a rank computes depends on the arguments alone, not on which rank was faster.
+//! | communicator | ranks are | tensors are exchanged |
+//! |---|---|---|
+//! | [`SimulatedRank`] | threads of one process, that meet in a [`Meeting`] | on the CPU, in memory |
+//! | [`TcpRank`] | processes, that meet in a [`World`] | on the CPU, over TCP |
+//! | [`NcclRank`] | threads or processes with a CUDA device each | by NCCL |
+//! | [`Checked`] | those of another one | after the ranks have compared their calls |
+//!
+//! Invariant: what a rank computes depends on the arguments and the kind of communicator alone, not on which rank was faster.
 
 mod board;
 mod call;
@@ -22,6 +30,7 @@ mod program;
 mod simulated;
 mod store;
 mod tcp;
+mod whole;
 mod wire;
 mod world;
 
@@ -39,3 +48,5 @@ pub use program::RankedKernel;
 pub use simulated::SimulatedRank;
 pub use tcp::TcpRank;
 pub use world::World;
+
+pub use tessera_cuda::{Nccl, NcclError};
