@@ -1,7 +1,9 @@
 //! Random lists of calls with what every rank has to get, and the ranks that make them: threads here, processes in `processes.rs`.
 //! Values are small integers, so that every sum is exact; what is expected is computed without the crate's reductions.
 
-use tessera_runtime::ranks::{Call, Communicator, ExchangeError, Group, Meeting, Operation, Reduction};
+use std::sync::Arc;
+
+use tessera_runtime::ranks::{Call, Checked, Communicator, ExchangeError, Group, Meeting, Operation, Reduction};
 use tessera_runtime::{RandomStream, Tensor};
 use tessera_types::DType;
 
@@ -247,6 +249,33 @@ fn calls_that_do_not_match_are_found_and_named() {
     assert!(text.contains("sum") && text.contains("max"), "{text}");
     let text = both([sum, root_1], [row(4, DType::F32), row(4, DType::F32)]);
     assert!(text.contains("all_reduce") && text.contains("broadcast(4 x f32, root 1)"), "{text}");
+}
+
+#[test]
+fn checked_calls_are_compared_before_they_are_made() {
+    let checked =
+        |ranks: usize, work: &(dyn Fn(&mut dyn Communicator) -> Result<(), String> + Sync)| -> Vec<Result<(), String>> {
+            let meeting = Meeting::new(ranks);
+            std::thread::scope(|scope| {
+                let make = |rank| {
+                    let meeting = &meeting;
+                    scope.spawn(move || work(&mut Checked::new(meeting.rank(rank), Arc::new(meeting.seat(rank)))))
+                };
+                let threads: Vec<_> = (0..ranks).map(make).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            })
+        };
+    for outcome in checked(5, &|communicator| make_calls(communicator, 77, 60)) {
+        outcome.unwrap();
+    }
+    // Each waits for what the other would send.
+    let outcomes = checked(2, &|communicator| {
+        let (other, tensor) = (1 - communicator.rank(), Tensor::zeros(DType::F16, &[4]).unwrap());
+        communicator.recv(other, &tensor).and_then(|pending| pending.wait()).map_err(|error| error.to_string())
+    });
+    let first = "rank 0, call 1, send(4 x f16) from 1 to 0: rank 1 calls send(4 x f16) from 0 to 1 instead";
+    assert!(outcomes[0].as_ref().unwrap_err().starts_with(first), "{outcomes:?}");
+    assert!(outcomes[1].is_err());
 }
 
 #[test]
