@@ -27,15 +27,25 @@ pub struct Checked<C: Communicator> {
     board: Arc<dyn Board>,
     name: String,
     calls: u64,
-    /// Calls of each group so far.
-    counts: BTreeMap<Vec<usize>, u64>,
+    groups: BTreeMap<Vec<usize>, Counts>,
 }
+
+/// How many calls of a group this rank has written, said to have read, and removed.
+#[derive(Default)]
+struct Counts {
+    written: u64,
+    told: u64,
+    removed: u64,
+}
+
+/// After how many calls a rank says what it has read, so that it can be removed.
+const TELL: u64 = 32;
 
 impl<C: Communicator> Checked<C> {
     /// Checks the calls of a communicator. All ranks check, or none.
     pub fn new(inner: C, board: Arc<dyn Board>) -> Checked<C> {
         let name = board.next("checked");
-        Checked { inner, board, name, calls: 0, counts: BTreeMap::new() }
+        Checked { inner, board, name, calls: 0, groups: BTreeMap::new() }
     }
 
     /// Compares a list of calls with those of the other ranks. All of this rank's are written before any is read: a list is one step.
@@ -56,15 +66,11 @@ impl<C: Communicator> Checked<C> {
             };
             let signature = call.signature();
             let own = CallName { rank, number: self.calls, signature: signature.clone() };
-            let count = self.counts.entry(group.ranks.clone()).or_default();
-            *count += 1;
-            let prefix = format!("{}/{group}/{count}/", self.name);
+            let counts = self.groups.entry(group.ranks.clone()).or_default();
+            counts.written += 1;
+            let prefix = format!("{}/{group}/{}/", self.name, counts.written);
             self.board.begins(&own);
             self.board.set(&format!("{prefix}{rank}"), signature.as_bytes())?;
-            // Who makes this call has read all of the one before the last.
-            if *count > 2 && group.position == 0 {
-                self.board.forget(&format!("{}/{group}/{}/", self.name, *count - 2))?;
-            }
             written.push((prefix, group, own));
         }
         for (prefix, group, own) in &written {
@@ -75,6 +81,30 @@ impl<C: Communicator> Checked<C> {
                     return Err(ExchangeError::Differ { rank: other, theirs, call: own.clone() });
                 }
             }
+        }
+        written.iter().try_for_each(|(_, group, _)| self.remove(group))
+    }
+
+    /// Says from time to time what this rank has read; a group's first rank removes what all have.
+    fn remove(&mut self, group: &Group) -> Result<(), ExchangeError> {
+        let Some(counts) = self.groups.get_mut(&group.ranks) else { return Ok(()) };
+        if counts.written < counts.told + TELL {
+            return Ok(());
+        }
+        counts.told = counts.written;
+        let read = format!("{}/{group}/read/", self.name);
+        self.board.set(&format!("{read}{}", self.inner.rank()), &counts.told.to_le_bytes())?;
+        if group.position != 0 {
+            return Ok(());
+        }
+        let mut by_all = counts.told;
+        for rank in &group.ranks {
+            let told = self.board.get(&format!("{read}{rank}"), Duration::ZERO)?.and_then(|bytes| bytes.try_into().ok());
+            by_all = by_all.min(told.map_or(0, u64::from_le_bytes));
+        }
+        while counts.removed < by_all {
+            counts.removed += 1;
+            self.board.forget(&format!("{}/{group}/{}/", self.name, counts.removed))?;
         }
         Ok(())
     }
