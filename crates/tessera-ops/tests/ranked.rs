@@ -170,7 +170,8 @@ fn parts_that_do_not_fit_are_told() {
     let meeting = Meeting::new(3);
     let mut first = meeting.rank(0);
     let group = first.world();
-    let error = scattered_product(&mut first, &group, &array(DType::F32, &[4, 8], 1), &array(DType::F32, &[8, 2], 2)).expect_err("4 rows");
+    let error = scattered_product(&mut first, &group, &array(DType::F32, &[4, 8], 1), &array(DType::F32, &[8, 2], 2))
+        .expect_err("4 rows");
     assert_eq!(said(error), "product + reduce-scatter: 4 rows do not divide among 3 ranks");
 }
 

@@ -80,7 +80,10 @@ pub fn ring_attention(
     let own = [k.contiguous()?, v.contiguous()?];
     let mut held = own.clone();
     // Two places: what is attended to, and what comes meanwhile. The caller's own are only read.
-    let mut places = [[zeros(k.dtype(), k.shape())?, zeros(v.dtype(), v.shape())?], [zeros(k.dtype(), k.shape())?, zeros(v.dtype(), v.shape())?]];
+    let mut places = [
+        [zeros(k.dtype(), k.shape())?, zeros(v.dtype(), v.shape())?],
+        [zeros(k.dtype(), k.shape())?, zeros(v.dtype(), v.shape())?],
+    ];
     let (ranks, position) = (lanes.ranks(), lanes.position());
     for step in 0..ranks {
         let is_last = step + 1 == ranks;
