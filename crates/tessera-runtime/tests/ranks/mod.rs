@@ -1,6 +1,8 @@
 //! Programs on several simulated ranks give what they give on one device: the cases that the pass is for, and random programs.
 
+mod calls;
 mod cases;
+mod processes;
 mod random;
 mod written;
 
