@@ -224,8 +224,8 @@ class _Lines:
         return pieces
 
     def _place(self, pieces: dict[ast.expr, str], expression: ast.expr, name: str, value):
-        """Puts a name for a live value in an expression's place, where the expression does not say that value. What has no expression is what the text
-        says."""
+        """Puts a name for a live value in an expression's place, where the expression does not say that value. What has no expression is what the
+        text says."""
         said = None if _source.says(expression, value) else self._item(value)
         if said is not None:
             pieces[expression] = name
@@ -351,7 +351,11 @@ class _Lines:
         if isinstance(value, float):
             return _float(float(value))
         if type(value).__module__ == "numpy" and hasattr(value, "item") and getattr(value, "shape", None) == ():
-            return self._value(value.item())
+            kept = value.item()
+            # An array without axes may hold something else later; NumPy's scalars never change.
+            if hasattr(value, "ctypes"):
+                self.reader.guards.append(Guard(lambda kept, owner=value: kept if repr(owner.item()) == repr(kept) else _UNBOUND, kept, kept))
+            return self._value(kept)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if field.init]
             self.reader.guards.extend(Guard(lambda name, owner=value: getattr(owner, name, _UNBOUND), *field) for field in fields)

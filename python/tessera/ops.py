@@ -44,7 +44,8 @@ def _like(first, dtype: str, shape: list[int]):
 
         return cupy.empty(shape, dtype=dtype)
     if library == "jax" and any(device.platform != "cpu" for device in first.devices()):
-        raise errors.ArgumentError("JAX's arrays cannot be written, so that there is no memory for results on its GPU: pass `out`, or arrays on the CPU")
+        text = "JAX's arrays cannot be written, so that there is no memory for results on its GPU: pass `out`, or arrays on the CPU"
+        raise errors.ArgumentError(text)
     import numpy
 
     if dtype not in numpy.sctypeDict:

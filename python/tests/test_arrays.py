@@ -184,7 +184,10 @@ def test_operators_give_jax_what_is_jax_s():
     assert isinstance(tessera.ops.relu(np.ones(3, np.float32)), np.ndarray)
 
 
-@pytest.mark.parametrize("alpha", [2, np.float32(2), np.int64(2), np.float64(2), ml_dtypes.bfloat16(2), np.array(2.0)], ids=lambda value: type(value).__name__)
+NUMBERS = [2, np.float32(2), np.int64(2), np.float64(2), ml_dtypes.bfloat16(2), np.array(2.0)]
+
+
+@pytest.mark.parametrize("alpha", NUMBERS, ids=lambda value: type(value).__name__)
 def test_numbers_of_operators(alpha):
     x, y = np.arange(5, dtype=np.float32), np.ones(5, np.float32)
     assert (tessera.ops.vector(x, y, variant="axpy", alpha=alpha) == 2 * x + y).all()

@@ -279,6 +279,14 @@ def test_lists_whose_items_become_equal_ones_of_other_types():
     assert (run(kernel)[1] == np.arange(1000) + 0.5).all()
 
 
+def test_arrays_without_axes_that_change():
+    factor = np.array(2.0)
+    kernel = kernel_of(lambda v: v * factor)
+    assert (run(kernel)[1] == np.arange(1000) * 2).all()
+    factor[()] = 3.0
+    assert (run(kernel)[1] == np.arange(1000) * 3).all()
+
+
 def test_texts_that_are_indented_oddly():
     @ct.kernel
     def kernel(x, out, T: ConstInt):

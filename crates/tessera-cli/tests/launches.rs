@@ -244,6 +244,9 @@ fn what_a_kernel_printed_before_it_stopped_is_printed() {
     let folder = Folder::new(&[("k.py", text)]);
     for device in ["cpu", "emu"] {
         let (code, text) = folder.run(&["run", "k.py::k", "x=zeros:f32[1024]", "--grid", "1", "--device", device]);
-        assert!(code == 2 && text.starts_with("so far\n") && text.contains("assertion failed: no more"), "{device}: {code}\n{text}");
+        assert!(
+            code == 2 && text.starts_with("so far\n") && text.contains("assertion failed: no more"),
+            "{device}: {code}\n{text}"
+        );
     }
 }

@@ -12,8 +12,8 @@ _PERIOD = 0.2
 
 @contextlib.contextmanager
 def rows(path, what: str) -> Iterator[None]:
-    """Within the ``with``, a bar counts the rows of a file of results as they are written. Without tqdm, and where nobody looks at a terminal, there is
-    none.
+    """Within the ``with``, a bar counts the rows of a file of results as they are written. Without tqdm, and where nobody looks at a terminal,
+    there is none.
 
     Args:
         path: The file.

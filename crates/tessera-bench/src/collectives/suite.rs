@@ -203,8 +203,8 @@ impl CollectiveSuite {
     }
 
     fn add(&mut self, collective: Collective, dtype: DType, bytes: u64, ranks: usize) -> Result<(), CollectiveError> {
-        let form = Form::of_bytes(collective, ranks, bytes, dtype)
-            .ok_or(CollectiveError::Small { bytes, ranks, least: 16 * ranks })?;
+        let form =
+            Form::of_bytes(collective, ranks, bytes, dtype).ok_or(CollectiveError::Small { bytes, ranks, least: 16 * ranks })?;
         let offering = self.known.iter().filter(|known| known.offer.collectives.contains(&collective));
         let implementations: Vec<String> = offering.map(|known| known.name.clone()).collect();
         let key = CaseKey {
