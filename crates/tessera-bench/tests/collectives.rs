@@ -59,7 +59,7 @@ enum Wrong {
     Element(usize),
     /// Nothing is exchanged.
     Nothing,
-    /// Rank 1 writes one element beyond its result.
+    /// Rank 1 writes one element before its result.
     Beyond,
     /// Rank 1 never comes.
     Hangs,
@@ -152,7 +152,7 @@ fn wrong_results_are_found() {
     let suite = CollectiveSuite::select(&asked, vec![crooked(2, Wrong::Beyond)]).expect("a suite");
     let report = gate(&suite, 0).expect("a report");
     assert!(
-        report.reason.as_deref().is_some_and(|why| why.contains("rank 1, 0 bytes into the guard behind the result")),
+        report.reason.as_deref().is_some_and(|why| why.contains("rank 1, 4096 bytes into the guard before the result")),
         "{report:?}"
     );
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tessera::bench::collectives::{Collective, CollectiveSelection, CollectiveSuite, Member, Way, serve_member};
 use tessera::bench::device::Supervisor;
-use tessera::bench::{EndRecord, Mode, Results, Sizes};
+use tessera::bench::{EndRecord, Exit, Mode, Results, Sizes};
 use tessera::runtime::Knobs;
 use tessera::runtime::ranks::{Limits, World};
 use tessera::types::{DType, Policy};
@@ -177,13 +177,16 @@ pub(crate) fn bench(arguments: &Bench, mode: Mode, path: &Path, previous: Option
     // What is wrong is told before ranks are started.
     refuse_without_effect(arguments)?;
     let selection = selection(arguments)?;
+    selection.check().map_err(Failure::usage)?;
     chosen(arguments, &ON_CPU)?;
     if !arguments.unwatched {
         if !arguments.json {
             println!("{} ranks on the CPU of this host", selection.ranks);
         }
         let supervisor = Supervisor { silence: ELSEWHERE, ..Supervisor::default() };
-        let end = watched((path, supervisor), previous.is_some(), None)?;
+        let ended = watched((path, supervisor), previous.is_some(), None);
+        // A child that could not begin has said why.
+        let end = ended.map_err(|failure| if path.exists() { failure } else { Failure::silent(Exit::Environment) })?;
         return further_processes(arguments, mode, (path, supervisor), end);
     }
     on_cpu(arguments, &selection, mode, path, previous)
