@@ -6,11 +6,16 @@
 //!
 //! Invariant: what a rank computes depends on the arguments alone, not on which rank was faster.
 
+mod call;
 mod communicator;
+mod error;
+mod linked;
 mod parts;
 mod program;
 mod simulated;
 
-pub use communicator::{Communicator, ExchangeError, Group};
+pub use call::{Call, CallName, Group, Operation, Reduction};
+pub use communicator::{Communicator, Pending, Work};
+pub use error::{ExchangeError, RendezvousError};
 pub use program::RankedKernel;
 pub use simulated::{Meeting, SimulatedRank};

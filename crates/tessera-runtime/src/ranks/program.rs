@@ -9,7 +9,9 @@ use tessera_launch::{LaunchGrid, Report};
 use crate::device::Device;
 use crate::kernel::{Kernel, KernelError};
 use crate::launch::LaunchOptions;
-use crate::ranks::communicator::{Communicator, ExchangeError, Group};
+use crate::ranks::call::Group;
+use crate::ranks::communicator::Communicator;
+use crate::ranks::error::ExchangeError;
 use crate::ranks::parts::part;
 use crate::ranks::simulated::Meeting;
 use crate::tensor::Tensor;
@@ -120,10 +122,10 @@ impl RankedKernel {
         };
         let one = |over: &String| group(std::slice::from_ref(over));
         match kind {
-            GraphOp::AllReduce { over, combine } => communicator.all_reduce(&group(over), *combine, sources),
+            GraphOp::AllReduce { over, combine } => communicator.all_reduce(&group(over), (*combine).into(), sources),
             GraphOp::AllGather { over, axis } => communicator.all_gather(&one(over), *axis as usize, sources),
             GraphOp::ReduceScatter { over, axis, combine } => {
-                communicator.reduce_scatter(&one(over), *axis as usize, *combine, sources)
+                communicator.reduce_scatter(&one(over), *axis as usize, (*combine).into(), sources)
             }
             GraphOp::AllToAll { over, split, join } => {
                 communicator.all_to_all(&one(over), *split as usize, *join as usize, sources)
@@ -160,7 +162,7 @@ impl RankedKernel {
                     .collect::<Result<_, KernelError>>()?,
             );
         }
-        let meeting = Meeting::default();
+        let meeting = Meeting::new(count);
         let outcomes: Vec<Result<(), KernelError>> = std::thread::scope(|scope| {
             let ends: Vec<_> = (0..count).map(|rank| meeting.rank(rank)).collect();
             let threads: Vec<_> = ends
@@ -176,7 +178,7 @@ impl RankedKernel {
             threads.into_iter().map(join).collect()
         });
         // A rank that failed by itself says more than those who waited for it.
-        let waited = |error: &KernelError| matches!(error, KernelError::Exchange(ExchangeError::Left { .. }));
+        let waited = |error: &KernelError| matches!(error, KernelError::Exchange(error) if error.is_of_another());
         let mut failures: Vec<KernelError> = outcomes.into_iter().filter_map(Result::err).collect();
         failures.sort_by_key(waited);
         if let Some(first) = failures.into_iter().next() {
