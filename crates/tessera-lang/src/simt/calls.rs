@@ -242,6 +242,10 @@ impl Check<'_> {
                 let [at, dtype] = self.operands(bound, span)?;
                 self.cast(&at, dtype_of(&dtype)?)
             }
+            Function::Bitcast => {
+                let [at, dtype] = self.operands(bound, span)?;
+                self.bitcast(&at, dtype_of(&dtype)?)
+            }
         }
     }
 

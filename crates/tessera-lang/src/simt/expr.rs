@@ -14,6 +14,7 @@ use crate::diagnostics::id;
 use crate::fixed::{self, Fixed};
 use crate::lower::Res;
 use crate::number::Num;
+use crate::promote::{dtype_name, is_restricted};
 use crate::scopes::Scopes;
 
 impl Check<'_> {
@@ -429,6 +430,22 @@ impl Check<'_> {
     }
 
     /// The value in a type that the source names.
+    /// The bits of a value as another type of the same width.
+    pub(super) fn bitcast(&mut self, at: &At, dtype: DType) -> Res<Item> {
+        let Item::Value(value) = &at.0 else { return Err(value::not_a_value(at)) };
+        let whole = |dtype: DType| matches!(dtype.bits(), 16 | 32 | 64) && !is_restricted(dtype);
+        if value.dtype.bits() != dtype.bits() || !whole(value.dtype) || !whole(dtype) {
+            let (from, to) = (dtype_name(value.dtype), dtype_name(dtype));
+            return Err(Box::new(
+                Diagnostic::error(id::PROMOTION, at.1, format!("the bits of {from} are none of {to}"))
+                    .label(format!("this is {}", at.0.describe()))
+                    .help("types of one width, 16, 32 or 64 bits, exchange bits; `tile.cast` converts values"),
+            ));
+        }
+        let (uniform, span) = (value.uniform, value.span);
+        Ok(Item::Value(Expression { kind: ExpressionKind::Bits(Box::new(value.clone())), dtype, uniform, span }))
+    }
+
     pub(super) fn cast(&mut self, at: &At, dtype: DType) -> Res<Item> {
         match &at.0 {
             Item::Value(value) => Ok(Item::Value(readable(convert(value.clone(), dtype)))),

@@ -42,6 +42,7 @@ pub(super) enum Function {
     Fma,
     Where,
     Cast,
+    Bitcast,
 }
 
 /// Name, parameters in Python's notation, meaning.
@@ -102,6 +103,7 @@ pub(super) const ROWS: &[(&str, &str, Function)] = &[
     ("fma", "x, y, z, /", Function::Fma),
     ("where", "condition, x, y, /", Function::Where),
     ("cast", "x, dtype, /", Function::Cast),
+    ("bitcast", "x, dtype, /", Function::Bitcast),
 ];
 
 /// The row of a name.

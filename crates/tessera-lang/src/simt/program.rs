@@ -198,6 +198,8 @@ pub enum ExpressionKind {
     Select(Box<[Expression; 3]>),
     /// The value in another type: floats to 8 bits saturate, floats to integers truncate and saturate.
     Convert(Box<Expression>),
+    /// The same bits as a value of another type.
+    Bits(Box<Expression>),
     /// A combination over the threads of a warp, which each of them gets.
     WarpReduce(Combine, Box<Expression>),
     /// The value of another thread of the warp.

@@ -15,7 +15,10 @@ pub(super) fn each_place(list: &[Statement], visit: &mut impl FnMut(&Place)) {
     fn value(expression: &Expression, visit: &mut impl FnMut(&Place)) {
         match &expression.kind {
             ExpressionKind::Load(place) => at(place, visit),
-            ExpressionKind::Unary(_, x) | ExpressionKind::Convert(x) | ExpressionKind::WarpReduce(_, x) => value(x, visit),
+            ExpressionKind::Unary(_, x)
+            | ExpressionKind::Convert(x)
+            | ExpressionKind::Bits(x)
+            | ExpressionKind::WarpReduce(_, x) => value(x, visit),
             ExpressionKind::Binary(_, a, b) => {
                 value(a, visit);
                 value(b, visit);
