@@ -42,6 +42,7 @@ mod real;
 mod record;
 pub mod report;
 mod sample;
+pub mod scale;
 mod selection;
 mod session;
 mod specials;

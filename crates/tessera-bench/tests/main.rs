@@ -20,6 +20,7 @@ mod recorded;
 mod relocate;
 mod report;
 mod sample;
+mod scale;
 mod session;
 mod specials;
 mod supervise;
