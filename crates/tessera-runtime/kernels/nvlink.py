@@ -72,7 +72,9 @@ def await_all(control, phase, ranks, call, polls):
 
 
 def fetch(x, parts, first, at, n, width, form):
-    """`width` elements of `x` from `at` on. What is behind the end of `x` is nobody's."""
+    """`width` elements of `x` from `at` on. What is behind the end of `x` is nobody's.
+
+    Forms: "whole", every 16 bytes are whole or all behind the end; "tail", the last ones may be cut; "odd", `x` begins anywhere."""
     if form == "whole":
         if at < n:
             for j in range(width):
@@ -168,7 +170,7 @@ def unpacked(lines, halves, ranks, packed, dtype):
 
 
 @tessera.kernel
-def small_all_reduce(x: int64, y: int64, table_at: int64, region: int64, n: int64, set_bytes: int64, rank: int, polls: int,
+def small_all_reduce(x: int64, y: int64, table_at: int64, region: int64, n: int64, lines_bytes: int64, rank: int, polls: int,
                      dtype, acc, op: str, ranks: Constant[int], packed: Constant[int]):
     """Each rank sends all it has to all others, in lines."""
     gate = tile.alloc_shared[int32](1)
@@ -185,7 +187,7 @@ def small_all_reduce(x: int64, y: int64, table_at: int64, region: int64, n: int6
     if gate[0] == 0:
         call = control[CALLS + tile.block_id()] + 1
         number = tile.cast(call, int64)
-        start = DATA + (number & 1) * set_bytes
+        start = DATA + (number & 1) * lines_bytes
         places(table, rank, ranks, start, bases, order)
         words = (n + packed - 1) // packed
         stride = tile.cast(tile.num_blocks() * tile.block_size(), int64)
@@ -222,7 +224,8 @@ def small_all_reduce(x: int64, y: int64, table_at: int64, region: int64, n: int6
 
 @tessera.kernel
 def one_shot_all_reduce(x: int64, y: int64, table_at: int64, region: int64, n: int64, lines_bytes: int64, set_bytes: int64,
-                        rank: int, polls: int, dtype, acc, op: str, form: str, ranks: Constant[int], width: Constant[int]):
+                        rank: int, polls: int, dtype, acc, op: str, form: str, ranks: Constant[int], width: Constant[int],
+                        align: Constant[int]):
     """Each rank sends all it has to all others, 16 bytes at a time."""
     gate = tile.alloc_shared[int32](1)
     bases = tile.alloc_register[int64](ranks)
@@ -231,8 +234,8 @@ def one_shot_all_reduce(x: int64, y: int64, table_at: int64, region: int64, n: i
     sums = tile.alloc_register[acc](width)
     control = tile.array_at[int32](region, align=16)
     table = tile.array_at[int64](table_at, align=16)
-    source = tile.array_at[dtype](x, align=16)
-    result = tile.array_at[dtype](y, align=16)
+    source = tile.array_at[dtype](x, align=align)
+    result = tile.array_at[dtype](y, align=align)
     begin(control, gate)
     if gate[0] == 0:
         call = control[CALLS + tile.block_id()] + 1
@@ -261,7 +264,8 @@ def one_shot_all_reduce(x: int64, y: int64, table_at: int64, region: int64, n: i
 
 @tessera.kernel
 def two_shot_all_reduce(x: int64, y: int64, table_at: int64, region: int64, n: int64, lines_bytes: int64, set_bytes: int64,
-                        rank: int, polls: int, dtype, acc, op: str, form: str, ranks: Constant[int], width: Constant[int]):
+                        rank: int, polls: int, dtype, acc, op: str, form: str, ranks: Constant[int], width: Constant[int],
+                        align: Constant[int]):
     """Each rank combines a slice of all ranks' elements and sends the result to all others."""
     gate = tile.alloc_shared[int32](1)
     bases = tile.alloc_register[int64](ranks)
@@ -270,8 +274,8 @@ def two_shot_all_reduce(x: int64, y: int64, table_at: int64, region: int64, n: i
     sums = tile.alloc_register[acc](width)
     control = tile.array_at[int32](region, align=16)
     table = tile.array_at[int64](table_at, align=16)
-    source = tile.array_at[dtype](x, align=16)
-    result = tile.array_at[dtype](y, align=16)
+    source = tile.array_at[dtype](x, align=align)
+    result = tile.array_at[dtype](y, align=align)
     begin(control, gate)
     if gate[0] == 0:
         call = control[CALLS + tile.block_id()] + 1
@@ -323,7 +327,7 @@ def reduce_scatter(x: int64, y: int64, table_at: int64, region: int64, n: int64,
     sums = tile.alloc_register[acc](width)
     control = tile.array_at[int32](region, align=16)
     table = tile.array_at[int64](table_at, align=16)
-    result = tile.array_at[dtype](y, align=16)
+    result = tile.array_at[dtype](y, align=align)
     begin(control, gate)
     if gate[0] == 0:
         call = control[CALLS + tile.block_id()] + 1
@@ -363,7 +367,7 @@ def all_gather(x: int64, y: int64, table_at: int64, region: int64, n: int64, lin
     parts = tile.alloc_register[dtype](ranks * width)
     control = tile.array_at[int32](region, align=16)
     table = tile.array_at[int64](table_at, align=16)
-    source = tile.array_at[dtype](x, align=16)
+    source = tile.array_at[dtype](x, align=align)
     begin(control, gate)
     if gate[0] == 0:
         call = control[CALLS + tile.block_id()] + 1

@@ -10,6 +10,7 @@ mod call;
 mod communicator;
 mod error;
 mod linked;
+pub mod nvlink;
 mod parts;
 mod program;
 mod simulated;

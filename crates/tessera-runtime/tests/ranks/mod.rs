@@ -1,6 +1,7 @@
 //! Programs on several simulated ranks give what they give on one device: the cases that the pass is for, and random programs.
 
 mod cases;
+mod nvlink;
 mod random;
 mod written;
 
