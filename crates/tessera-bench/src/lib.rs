@@ -22,6 +22,7 @@ mod case;
 mod ceiling;
 pub mod checklist;
 mod clock;
+pub mod collectives;
 mod compare;
 mod conversation;
 pub mod device;

@@ -7,6 +7,7 @@ mod synthetic;
 mod toy;
 
 mod arrays;
+mod collectives;
 mod coverage;
 mod device;
 mod duel;

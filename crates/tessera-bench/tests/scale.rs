@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use tessera_bench::scale::{Algorithm, Collective, MEASURED, Machine, Measured, PUBLISHED, Product, document, fit};
+use tessera_bench::collectives::Collective;
+use tessera_bench::scale::{Algorithm, MEASURED, Machine, Measured, PUBLISHED, Product, document, fit};
 
 const BEGIN: &str = "<!-- tables: cargo run -p tessera-bench --example scale -->\n";
 

@@ -13,6 +13,7 @@
 use std::path::PathBuf;
 
 use crate::device::{Device, DeviceChoice};
+use crate::ranks::{Placement, RendezvousError};
 
 /// Settings from the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,6 +87,11 @@ impl Knobs {
     /// Reads the environment.
     pub fn from_env() -> Result<Knobs, KnobError> {
         Knobs::from_lookup(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    /// Which rank this process is, where a launcher says so: the variables of [`Placement::from_lookup`].
+    pub fn placement() -> Result<Option<Placement>, RendezvousError> {
+        Placement::from_lookup(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
     /// Reads settings from any source; empty values count as unset.

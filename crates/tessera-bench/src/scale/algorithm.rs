@@ -12,55 +12,7 @@
 //! | direct | reduce-scatter, all-gather, all-to-all | 1 | (p - 1) / p S |
 //! | tree | all-reduce | 2 log2 p | 2 S |
 
-use std::fmt;
-
-/// An operation that all ranks do together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Collective {
-    /// Every rank gets the sum.
-    AllReduce,
-    /// Every rank gets its part of the sum.
-    ReduceScatter,
-    /// Every rank gets all parts.
-    AllGather,
-    /// Every rank gets its part of each rank's.
-    AllToAll,
-    /// Every rank gets the first one's.
-    Broadcast,
-}
-
-impl Collective {
-    /// All of them.
-    pub const ALL: [Collective; 5] =
-        [Collective::AllReduce, Collective::ReduceScatter, Collective::AllGather, Collective::AllToAll, Collective::Broadcast];
-
-    /// The name of the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Collective::AllReduce => "all_reduce",
-            Collective::ReduceScatter => "reduce_scatter",
-            Collective::AllGather => "all_gather",
-            Collective::AllToAll => "all_to_all",
-            Collective::Broadcast => "broadcast",
-        }
-    }
-
-    /// Bus bandwidth over algorithm bandwidth: what a rank's link carries at least, in messages.
-    pub fn bus_factor(self, ranks: usize) -> f64 {
-        let share = (ranks.max(1) - 1) as f64 / ranks.max(1) as f64;
-        match self {
-            Collective::AllReduce => 2.0 * share,
-            Collective::ReduceScatter | Collective::AllGather | Collective::AllToAll => share,
-            Collective::Broadcast => 1.0,
-        }
-    }
-}
-
-impl fmt::Display for Collective {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
+use crate::collectives::Collective;
 
 /// How a collective is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,6 +61,7 @@ impl Algorithm {
         match (self, collective) {
             (Algorithm::OneShot, _) => (1.0, (p - 1.0) * s),
             (Algorithm::TwoShot, _) => (2.0, 2.0 * share * s),
+            (_, Collective::SendRecv) => (1.0, s),
             (Algorithm::Direct, Collective::Broadcast) => (2.0, 2.0 * share * s),
             (Algorithm::Direct, _) => (1.0, share * s),
             (Algorithm::RingLl | Algorithm::Ring, Collective::AllReduce) => (2.0 * (p - 1.0), 2.0 * share * s),

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::algorithm::{Algorithm, Collective};
+use super::algorithm::Algorithm;
+use crate::collectives::Collective;
 use super::machine::{Link, Machine};
 use super::operators::{Overlap, Product, RingAttention};
 use super::points::{Measured, PUBLISHED, Published};

@@ -3,7 +3,8 @@
 //! Steps of NCCL's ring in a network overlap with each other, so that latency and bandwidth do not add up: the longer of the two is what a
 //! ring takes. That is what the published times of 1,024 GPUs show: 19 ms at 1 and 2 GiB, then the time of the bytes.
 
-use super::algorithm::{Algorithm, Collective};
+use super::algorithm::Algorithm;
+use crate::collectives::Collective;
 use super::fit::fit;
 use super::points::{MEASURED, Measured, points_of};
 
@@ -140,14 +141,18 @@ impl Machine {
         let nodes = ranks / self.gpus;
         match algorithm {
             Algorithm::OneShot | Algorithm::TwoShot => None,
+            Algorithm::Direct if collective == Collective::SendRecv => Some(self.hop(bytes as f64)),
             Algorithm::Direct => (collective == Collective::AllToAll).then(|| self.scattered(ranks, bytes as f64)),
             Algorithm::RingLl | Algorithm::Ring => {
-                (collective != Collective::AllToAll).then(|| self.flat_ring(algorithm, collective, nodes, bytes as f64))
+                let is_of_all = !matches!(collective, Collective::AllToAll | Collective::SendRecv);
+                is_of_all.then(|| self.flat_ring(algorithm, collective, nodes, bytes as f64))
             }
             Algorithm::TreeLl | Algorithm::Tree => {
                 (collective == Collective::AllReduce).then(|| self.tree(algorithm, self.gpus, nodes, bytes as f64))
             }
-            Algorithm::Hierarchical { pieces } => Some(self.hierarchical(collective, nodes, bytes as f64, pieces)),
+            Algorithm::Hierarchical { pieces } => {
+                (collective != Collective::SendRecv).then(|| self.hierarchical(collective, nodes, bytes as f64, pieces))
+            }
         }
     }
 
@@ -170,7 +175,7 @@ impl Machine {
     /// The same among NCCL's own algorithms.
     pub fn best_of_nccl(&self, collective: Collective, ranks: usize, bytes: u64) -> (Algorithm, f64) {
         let own = match collective {
-            Collective::AllToAll => vec![Algorithm::Direct],
+            Collective::AllToAll | Collective::SendRecv => vec![Algorithm::Direct],
             _ => vec![Algorithm::RingLl, Algorithm::Ring, Algorithm::TreeLl, Algorithm::Tree],
         };
         let timed = own.into_iter().filter_map(|own| Some((own, self.time(own, collective, ranks, bytes)?)));
@@ -179,6 +184,7 @@ impl Machine {
 
     fn inside(&self, algorithm: Algorithm, collective: Collective, ranks: usize, bytes: f64) -> Option<f64> {
         let moves = algorithm.moves(collective, ranks, bytes as u64);
+        let is_of_all = !matches!(collective, Collective::AllToAll | Collective::SendRecv);
         match algorithm {
             Algorithm::OneShot if collective == Collective::AllReduce => Some(self.one_shot.time(moves)),
             Algorithm::TwoShot if collective == Collective::AllReduce => Some(self.two_shot.time(moves)),
@@ -186,8 +192,8 @@ impl Machine {
             Algorithm::Direct if collective != Collective::AllReduce => {
                 Some(moves.0 * self.one_shot.base + moves.1 / self.two_shot.rate)
             }
-            Algorithm::RingLl if collective != Collective::AllToAll && bytes <= LL_BYTES as f64 => Some(self.ring_ll.time(moves)),
-            Algorithm::Ring if collective != Collective::AllToAll => Some(self.ring.time(moves)),
+            Algorithm::RingLl if is_of_all && bytes <= LL_BYTES as f64 => Some(self.ring_ll.time(moves)),
+            Algorithm::Ring if is_of_all => Some(self.ring.time(moves)),
             _ => None,
         }
     }
@@ -229,6 +235,11 @@ impl Machine {
         RING_BASE[1] + self.network.tree_step[1] + (ranks - 1) as f64 * self.network.message + share * bytes / card
     }
 
+    /// One rank sends to the next, the last of a node over its card.
+    fn hop(&self, bytes: f64) -> f64 {
+        RING_BASE[1] + self.network.tree_step[1] + bytes * self.gpus as f64 / self.network.node_rate
+    }
+
     /// A collective among one GPU of each node, over that GPU's card.
     fn rail(&self, collective: Collective, nodes: usize, bytes: f64) -> f64 {
         let (steps, moved) = Algorithm::Ring.moves(collective, nodes, bytes as u64);
@@ -249,6 +260,7 @@ impl Machine {
             }
             Collective::AllToAll => RING_BASE[1] + whole + (nodes as f64 - 1.0) * self.network.message + moved / card,
             Collective::Broadcast => low.min(RING_BASE[1] + steps * whole + moved / card),
+            Collective::SendRecv => self.hop(bytes),
         }
     }
 
@@ -268,6 +280,7 @@ impl Machine {
             }
             Collective::AllGather => vec![rail(Collective::AllGather, own), self.inside_best(Collective::AllGather, piece)],
             Collective::AllToAll => vec![self.inside_best(Collective::AllToAll, piece), rail(Collective::AllToAll, piece)],
+            Collective::SendRecv => vec![rail(Collective::SendRecv, piece)],
             // A scatter moves what a gather does.
             Collective::Broadcast => vec![
                 self.inside_best(Collective::AllGather, piece),

@@ -6,7 +6,8 @@
 //! them is fitted. [`document()`] prints the tables of `docs/scale.md`.
 //!
 //! ```
-//! use tessera_bench::scale::{Collective, Machine};
+//! use tessera_bench::collectives::Collective;
+//! use tessera_bench::scale::Machine;
 //! let machine = Machine::hopper();
 //! let (best, time) = machine.best(Collective::AllReduce, 1024, 1 << 30);
 //! assert!(best.name().starts_with("hierarchical"), "{}", best.name());
@@ -20,7 +21,7 @@ mod machine;
 mod operators;
 mod points;
 
-pub use algorithm::{Algorithm, Collective};
+pub use algorithm::Algorithm;
 pub use document::document;
 pub use fit::{Fit, fit};
 pub use machine::{Link, Machine, Network};

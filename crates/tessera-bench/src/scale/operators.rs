@@ -1,6 +1,6 @@
 //! Operators whose ranks exchange while they compute.
 
-use super::algorithm::Collective;
+use crate::collectives::Collective;
 use super::machine::Machine;
 
 /// A product and a collective of one of its operands or of its result, cut into one piece a rank.

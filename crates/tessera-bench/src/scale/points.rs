@@ -1,6 +1,7 @@
 //! Measured points, and published figures of larger machines.
 
-use super::algorithm::{Algorithm, Collective};
+use super::algorithm::Algorithm;
+use crate::collectives::Collective;
 use crate::store::Results;
 
 /// One measured time on one node.

@@ -9,10 +9,12 @@ use crate::ranks::call::CallName;
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
     /// Another rank stopped before it took part.
-    #[error("{call}: rank {rank} stopped, and this rank waits for it")]
+    #[error("{call}: rank {rank} stopped, and this rank waits for it{}", because(reason))]
     Left {
         /// The rank that stopped.
         rank: usize,
+        /// What it said; empty where its program just ended.
+        reason: String,
         /// The call that waits.
         call: CallName,
     },
@@ -162,4 +164,9 @@ pub(super) fn ranks_text(ranks: &[usize]) -> String {
             format!("ranks {} and {last}", first.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
         }
     }
+}
+
+/// The reason of another rank, told after a statement.
+fn because(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(" (it says: {reason})") }
 }

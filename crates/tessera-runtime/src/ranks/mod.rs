@@ -8,15 +8,25 @@
 
 mod call;
 mod communicator;
+mod environment;
 mod error;
+mod life;
 mod linked;
 pub mod nvlink;
 mod parts;
 mod program;
 mod simulated;
+mod store;
+mod tcp;
+mod wire;
+mod world;
 
 pub use call::{Call, CallName, Group, Operation, Reduction};
 pub use communicator::{Communicator, Pending, Work};
+pub use environment::Placement;
 pub use error::{ExchangeError, RendezvousError};
+pub use life::Limits;
 pub use program::RankedKernel;
 pub use simulated::{Meeting, SimulatedRank};
+pub use tcp::TcpRank;
+pub use world::World;

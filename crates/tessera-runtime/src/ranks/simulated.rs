@@ -18,8 +18,8 @@ use crate::ranks::linked::{Linked, Links, Message};
 struct Table {
     /// What was sent and not taken, by sender and receiver.
     messages: BTreeMap<(usize, usize), VecDeque<Message>>,
-    /// Who exchanges no more.
-    left: Vec<usize>,
+    /// Who exchanges no more, and why.
+    left: Vec<(usize, String)>,
 }
 
 /// Where the ranks of one process meet.
@@ -97,8 +97,8 @@ impl Links for Seat {
             if let Some(message) = table.messages.get_mut(&(from, self.rank)).and_then(VecDeque::pop_front) {
                 return Ok(message);
             }
-            if table.left.contains(&from) {
-                return Err(ExchangeError::Left { rank: from, call: call.clone() });
+            if let Some((rank, reason)) = table.left.iter().find(|(rank, _)| *rank == from) {
+                return Err(ExchangeError::Left { rank: *rank, reason: reason.clone(), call: call.clone() });
             }
             table = match self.meeting.limit {
                 None => changed.wait(table).unwrap_or_else(PoisonError::into_inner),
@@ -113,8 +113,8 @@ impl Links for Seat {
         }
     }
 
-    fn leave(&mut self, _reason: Option<&str>) {
-        self.meeting.table().left.push(self.rank);
+    fn leave(&mut self, reason: Option<&str>) {
+        self.meeting.table().left.push((self.rank, reason.unwrap_or_default().to_string()));
         self.meeting.table.1.notify_all();
     }
 }

@@ -1,7 +1,9 @@
 //! Programs on several simulated ranks give what they give on one device: the cases that the pass is for, and random programs.
 
+mod calls;
 mod cases;
 mod nvlink;
+mod processes;
 mod random;
 mod written;
 
