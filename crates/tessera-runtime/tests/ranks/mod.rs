@@ -3,6 +3,7 @@
 mod calls;
 mod cases;
 mod nvlink;
+mod nvlink_threads;
 mod processes;
 mod random;
 mod written;

@@ -25,8 +25,7 @@ impl Node {
     fn new(ranks: usize) -> Node {
         let options = EmuOptions { multiprocessors: Some(4), ..EmuOptions::default() };
         let devices = Emulator::group(&options, ranks as u32).expect("devices");
-        let regions: Vec<DevicePtr> =
-            devices.iter().map(|device| zeros(device, LAYOUT.bytes())).collect();
+        let regions: Vec<DevicePtr> = devices.iter().map(|device| zeros(device, LAYOUT.bytes())).collect();
         let words: Vec<u8> = regions.iter().flat_map(|region| region.0.to_le_bytes()).collect();
         let tables = devices.iter().map(|device| filled(device, &words)).collect();
         for device in &devices {
@@ -70,12 +69,12 @@ struct Compiled {
     variant: Variant,
     ptx: String,
     entry: String,
+    shared_bytes: u32,
 }
 
 impl Compiled {
     fn new(variant: Variant, source: &str) -> Compiled {
-        let numbers =
-            Numbers { source: 16, result: 16, table: 16, region: 16, elements: 1, layout: LAYOUT, rank: 0, polls: 1 };
+        let numbers = Numbers { source: 16, result: 16, table: 16, region: 16, elements: 1, layout: LAYOUT, rank: 0, polls: 1 };
         let kernel = variant.kernel(source).unwrap_or_else(|error| panic!("{error}"));
         let device = Device::emulator().expect("the emulator");
         let device = device.driver().expect("a driver's device");
@@ -85,21 +84,22 @@ impl Compiled {
             .unwrap_or_else(|error| panic!("{error}"));
         let image = often.prepared.launch().kernel().image();
         let ImageCode::Ptx(ptx) = &image.code else { panic!("the emulator runs PTX") };
-        Compiled { variant, ptx: ptx.clone(), entry: image.entry.clone() }
+        Compiled { variant, ptx: ptx.clone(), entry: image.entry.clone(), shared_bytes: image.launch.shared_bytes }
     }
 
     fn params(&self, module: &Module, numbers: &Numbers) -> Params {
         let args = self.variant.arguments(numbers);
         let _ = module;
-        args.iter().filter_map(|(name, value)| match value {
-            Value::Int(number) => Some((*name, *number)),
-            _ => None,
-        })
-        .filter(|(name, _)| !["ranks", "width", "packed", "align"].contains(name))
-        .fold(Params::new(), |params, (name, number)| match name {
-            "rank" | "polls" => params.i32(number as i32),
-            _ => params.i64(number),
-        })
+        args.iter()
+            .filter_map(|(name, value)| match value {
+                Value::Int(number) => Some((*name, *number)),
+                _ => None,
+            })
+            .filter(|(name, _)| !["ranks", "width", "packed", "align"].contains(name))
+            .fold(Params::new(), |params, (name, number)| match name {
+                "rank" | "polls" => params.i32(number as i32),
+                _ => params.i64(number),
+            })
     }
 }
 
@@ -110,13 +110,16 @@ fn given(dtype: DType, rank: usize, elements: usize) -> Vec<f64> {
 }
 
 fn encoded(dtype: DType, values: &[f64]) -> Vec<u8> {
-    values.iter().flat_map(|&value| match dtype {
-        DType::I32 => (value as i32).to_le_bytes().to_vec(),
-        DType::F32 => (value as f32).to_le_bytes().to_vec(),
-        DType::F16 => element::f64_to_f16(value).to_le_bytes().to_vec(),
-        DType::BF16 => element::f64_to_bf16(value).to_le_bytes().to_vec(),
-        other => panic!("no kernel takes {other}"),
-    }).collect()
+    values
+        .iter()
+        .flat_map(|&value| match dtype {
+            DType::I32 => (value as i32).to_le_bytes().to_vec(),
+            DType::F32 => (value as f32).to_le_bytes().to_vec(),
+            DType::F16 => element::f64_to_f16(value).to_le_bytes().to_vec(),
+            DType::BF16 => element::f64_to_bf16(value).to_le_bytes().to_vec(),
+            other => panic!("no kernel takes {other}"),
+        })
+        .collect()
 }
 
 fn combined(combine: Combining, all: &[Vec<f64>]) -> Vec<f64> {
@@ -183,7 +186,8 @@ fn run(node: &Node, calls: &Calls<'_>, options: &LaunchOptions) -> Outcome {
             (&node.devices[rank], queue.collect())
         })
         .collect();
-    let report = run_together(&streams, options).unwrap_or_else(|error| panic!("{:?}: {error}", variant));
+    let options = LaunchOptions { shared_bytes: compiled.shared_bytes, ..options.clone() };
+    let report = run_together(&streams, &options).unwrap_or_else(|error| panic!("{:?}: {error}", variant));
     let mut wrong = None;
     for time in 0..times {
         let all: Vec<Vec<f64>> = (0..ranks).map(|rank| given(variant.dtype, rank + 31 * time, source_len)).collect();
@@ -274,7 +278,8 @@ fn a_rank_that_never_comes_is_named() {
     for algorithm in Algorithm::ALL {
         let variant = variant(algorithm, DType::F32, Combining::Sum, 3, Form::Whole);
         let compiled = Compiled::new(variant, SOURCE);
-        let node = Node { polls: 100, ..Node::new(3) };
+        // Longer than it takes a rank that comes.
+        let node = Node { polls: 20_000, ..Node::new(3) };
         let calls = Calls { compiled: &compiled, elements: 16, blocks: 1, times: 2, present: vec![0, 2] };
         run(&node, &calls, &LaunchOptions::default());
         for rank in [0, 2] {
@@ -388,7 +393,8 @@ fn memory_of_a_device_that_let_nobody_in_is_out_of_bounds() {
     let (source, result) = (zeros(&node.devices[0], 64), zeros(&node.devices[0], 128));
     let args = compiled.params(&module, &node.numbers(0, (source, result), 16));
     let (grid, block) = (Dim3::ONE, Dim3::new(THREADS, 1, 1));
-    let outcome = node.devices[0].launch(&module, &compiled.entry, grid, block, &args, &LaunchOptions::default());
+    let options = LaunchOptions { shared_bytes: compiled.shared_bytes, ..LaunchOptions::default() };
+    let outcome = node.devices[0].launch(&module, &compiled.entry, grid, block, &args, &options);
     let message = outcome.expect_err("a fault").to_string();
     assert!(message.contains("device 0 has no access to its memory"), "{message}");
 }

@@ -160,7 +160,12 @@ impl NvlinkCommunicator {
 }
 
 /// Compiles a kernel and loads it.
-fn prepare(variant: &Variant, numbers: &Numbers, blocks: u32, device: &crate::device::DriverDevice) -> Result<Often, KernelError> {
+fn prepare(
+    variant: &Variant,
+    numbers: &Numbers,
+    blocks: u32,
+    device: &crate::device::DriverDevice,
+) -> Result<Often, KernelError> {
     let options = CompileOptions { block: Some(THREADS), ..CompileOptions::default() };
     let grid = LaunchGrid::Blocks([blocks, 1, 1]);
     variant.kernel(SOURCE)?.prepare_often(&variant.arguments(numbers), grid, &options, device)
@@ -206,7 +211,7 @@ impl Communicator for NvlinkCommunicator {
             return self.inner.start(calls, stream);
         }
         let start = Instant::now();
-        let stream = stream.unwrap_or_else(|| self.memory.device().stream().handle());
+        let (asked, stream) = (stream, stream.unwrap_or_else(|| self.memory.device().stream().handle()));
         let mut last = None;
         for (call, how) in own {
             self.calls += 1;
@@ -218,9 +223,9 @@ impl Communicator for NvlinkCommunicator {
         let Some(name) = last else { return Ok(Pending::done()) };
         let event = self.memory.device().context().event().map_err(TensorError::from)?;
         event.record_in(stream).map_err(TensorError::from)?;
-        let inner = if rest.is_empty() { None } else { Some(self.inner.start(&rest, Some(stream))?) };
+        let inner = if rest.is_empty() { None } else { Some(self.inner.start(&rest, asked)?) };
         let (memory, failure) = (Arc::clone(&self.memory), Arc::clone(&self.failure));
-        Ok(Pending::of(Queued { event, stream, memory, failure, name, start, inner, _tensors: calls.to_vec() }))
+        Ok(Pending::of(Queued { event, memory, failure, name, start, inner, _tensors: calls.to_vec() }))
     }
 
     fn abort(&mut self, reason: &str) {
@@ -232,7 +237,6 @@ impl Communicator for NvlinkCommunicator {
 /// Calls that were queued, and what the inner communicator was given of the same list.
 struct Queued {
     event: Event,
-    stream: StreamHandle,
     memory: Arc<SymmetricMemory>,
     failure: Arc<Mutex<Option<String>>>,
     name: CallName,
@@ -245,8 +249,7 @@ struct Queued {
 impl Work for Queued {
     fn is_done(&mut self) -> Result<bool, ExchangeError> {
         let inner = self.inner.as_mut().map_or(Ok(true), Pending::is_done)?;
-        let table = self.memory.device().context().table().map_err(TensorError::from)?;
-        Ok(inner && table.stream_query(self.stream).map_err(TensorError::from)?)
+        Ok(inner && self.event.is_reached().map_err(TensorError::from)?)
     }
 
     fn wait(&mut self) -> Result<(), ExchangeError> {
