@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import operator
 import sys
 import threading
@@ -10,6 +11,11 @@ import types
 import warnings
 
 from . import _device, _live, _native, errors
+
+
+#: Says what is warned of, too, to programs that set up logging; others hear nothing of it.
+_LOG = logging.getLogger("tessera")
+_LOG.addHandler(logging.NullHandler())
 
 
 def _decorator(hints: dict) -> str:
@@ -195,6 +201,7 @@ def _tell(printed: str, notes: list[str]) -> None:
     """Gives what a kernel printed, and what there is to say of how it was compiled."""
     sys.stdout.write(printed)
     for note in notes:
+        _LOG.warning("%s", note)
         warnings.warn(note, errors.TesseraWarning, stacklevel=4)
 
 

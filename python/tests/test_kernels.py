@@ -7,7 +7,7 @@ import linecache
 import textwrap
 import threading
 import types
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -211,6 +211,82 @@ def test_classes_of_a_function_with_bases_and_methods():
     assert (run(kernel_of(lambda v: thing.both(v)))[1] == (np.arange(1000) + 4) * 2).all()
 
 
+@dataclasses.dataclass
+class Settings:
+    tile: int = 128
+    by: float = 1.0
+    FACTOR: ClassVar[float] = 2.0
+    extra = 0.5
+
+    def applied(self, v, more=0.0):
+        return v * self.FACTOR + self.by + self.extra + more
+
+
+SETTINGS = Settings()
+
+
+def test_attributes_of_classes_that_change(monkeypatch):
+    kernel = kernel_of(lambda v: SETTINGS.applied(v))
+    assert (run(kernel)[1] == np.arange(1000) * 2 + 1.5).all()
+    monkeypatch.setattr(Settings, "FACTOR", 3.0)
+    assert (run(kernel)[1] == np.arange(1000) * 3 + 1.5).all()
+    monkeypatch.setattr(Settings, "extra", 1)
+    assert (run(kernel)[1] == np.arange(1000) * 3 + 2).all()
+    # What an object was made with is its own.
+    monkeypatch.setattr(Settings, "by", 9.0)
+    assert (run(kernel)[1] == np.arange(1000) * 3 + 2).all()
+    monkeypatch.setattr(Settings.applied, "__defaults__", (10.0,))
+    assert (run(kernel)[1] == np.arange(1000) * 3 + 12).all()
+    compiled = kernel._native()
+    run(kernel)
+    assert kernel._native() is compiled, "nothing has changed"
+
+
+def test_defaults_that_change(monkeypatch):
+    def scaled(v, by=2.0, *, plus=1.0):
+        return v * by + plus
+
+    kernel = kernel_of(lambda v: scaled(v))
+    assert (run(kernel)[1] == np.arange(1000) * 2 + 1).all()
+    monkeypatch.setattr(scaled, "__defaults__", (3.0,))
+    assert (run(kernel)[1] == np.arange(1000) * 3 + 1).all()
+    monkeypatch.setitem(scaled.__kwdefaults__, "plus", 5.0)
+    assert (run(kernel)[1] == np.arange(1000) * 3 + 5).all()
+
+
+def lessened(v):
+    return v / 2
+
+
+class Namesakes:
+    @staticmethod
+    def lessened(v):
+        return lessened(v) + 1
+
+
+def test_a_static_method_is_not_the_function_of_its_name(monkeypatch):
+    kernel = kernel_of(lambda v: Namesakes.lessened(v))
+    assert (run(kernel)[1] == np.arange(1000) / 2 + 1).all()
+    monkeypatch.setitem(globals(), "lessened", lambda v: v)
+    assert (run(kernel)[1] == np.arange(1000) + 1).all()
+
+
+def test_lists_whose_items_become_equal_ones_of_other_types():
+    flags = [1, 0]
+    kernel = kernel_of(lambda v: v + (0.5 if isinstance(flags[0], bool) else 0.0))
+    assert (run(kernel)[1] == np.arange(1000)).all()
+    flags[0] = True
+    assert (run(kernel)[1] == np.arange(1000) + 0.5).all()
+
+
+def test_arrays_without_axes_that_change():
+    factor = np.array(2.0)
+    kernel = kernel_of(lambda v: v * factor)
+    assert (run(kernel)[1] == np.arange(1000) * 2).all()
+    factor[()] = 3.0
+    assert (run(kernel)[1] == np.arange(1000) * 3).all()
+
+
 def test_texts_that_are_indented_oddly():
     @ct.kernel
     def kernel(x, out, T: ConstInt):
@@ -410,6 +486,19 @@ def test_what_kernels_print(capsys):
 
     ct.launch(None, (1,), kernel, (np.zeros(1, np.float32),))
     assert capsys.readouterr().out == "7\nn 0\n"
+
+
+@pytest.mark.parametrize("device", ["cpu", "emu"])
+def test_what_kernels_print_before_they_stop(capsys, device):
+    @ct.kernel
+    def kernel(x):
+        print("so far", ct.bid(0))
+        # Threads meet for the sum, so that the one that prints has done so.
+        ct.assert_(ct.sum(ct.load(x, (0,), (1024,))) > 0, "no more")
+
+    with tessera.use(device), pytest.raises(tessera.KernelFault, match="no more"):
+        ct.launch(None, (1,), kernel, (np.zeros(1024, np.float32),))
+    assert capsys.readouterr().out == "so far 0\n"
 
 
 def test_texts_and_signatures(tmp_path):

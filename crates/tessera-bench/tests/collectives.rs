@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tessera_bench::collectives::{
-    Answer, Ask, Collective, CollectiveError, CollectiveSelection, CollectiveSuite, Form, Inputs, Lines, Make, Member, Team, Way, Wired,
-    digest_of, serve_member, serve_wired,
+    Answer, Ask, Collective, CollectiveError, CollectiveSelection, CollectiveSuite, Form, Inputs, Lines, Make, Member, Team, Way,
+    Wired, digest_of, serve_member, serve_wired,
 };
 use tessera_bench::{GateOptions, GateReport, Mode, Monotonic, Record, Results, RunOptions, Status, Suite, check, run, table};
 use tessera_driver::StreamHandle;
@@ -59,7 +59,7 @@ enum Wrong {
     Element(usize),
     /// Nothing is exchanged.
     Nothing,
-    /// Rank 1 writes one element beyond its result.
+    /// Rank 1 writes one element before its result.
     Beyond,
     /// Rank 1 never comes.
     Hangs,
@@ -151,7 +151,10 @@ fn wrong_results_are_found() {
     let asked = selection(&[Collective::AllReduce], &[DType::F32], &[4096], 2);
     let suite = CollectiveSuite::select(&asked, vec![crooked(2, Wrong::Beyond)]).expect("a suite");
     let report = gate(&suite, 0).expect("a report");
-    assert!(report.reason.as_deref().is_some_and(|why| why.contains("rank 1, 0 bytes into the guard behind the result")), "{report:?}");
+    assert!(
+        report.reason.as_deref().is_some_and(|why| why.contains("rank 1, 4096 bytes into the guard before the result")),
+        "{report:?}"
+    );
 }
 
 #[test]
@@ -187,10 +190,7 @@ fn selections_that_make_no_sense_are_refused() {
         CollectiveSuite::select(&asked, vec![Way::threads(ranks.max(1))]).err().expect("refused").to_string()
     };
     assert_eq!(refused(4096, 1), "`--ranks 1`: there is nobody to exchange with\nhelp: write `--ranks 2` or more");
-    assert_eq!(
-        refused(32, 3),
-        "32 bytes do not divide among 3 ranks in parts of 16 bytes\nhelp: write 48 bytes or more"
-    );
+    assert_eq!(refused(32, 3), "32 bytes do not divide among 3 ranks in parts of 16 bytes\nhelp: write 48 bytes or more");
     let form = Form::of_bytes(Collective::AllGather, 3, 4096, DType::BF16).expect("a form");
     assert_eq!((form.bytes(), form.count, form.given(), form.got()), (4080, 2040, 680, 2040));
 }
@@ -251,7 +251,11 @@ fn ranks_of_other_hosts_are_asked_over_their_communicator() {
         })
         .collect();
     let (first, own) = (words.rank(0), exchanges.rank(0));
-    let way = Way::new("wired", move || Ok(Box::new(Wired::new(Box::new(first), Member::new(Box::new(own), "wired"))) as Box<dyn Team>));
+    let way =
+        Way::new(
+            "wired",
+            move || Ok(Box::new(Wired::new(Box::new(first), Member::new(Box::new(own), "wired"))) as Box<dyn Team>),
+        );
     let asked = selection(&Collective::ALL, &[DType::BF16], &[4096], 3);
     let suite = CollectiveSuite::select(&asked, vec![way]).expect("a suite");
     for at in 0..suite.cases().len() {
@@ -298,13 +302,14 @@ for dtype in ('f32', 'f16', 'bf16'):
         for ranks in (2, 65):
             print(dtype, int(exact), ranks, *[repr(float(c.values(i, 5, 1, ranks, exact, dtype))) for i in (0, 1, 2, 777, 123456789)])
 print(*[c.weights(i) for i in (0, 1, 99, 123456789)])";
-    let output = match Command::new("python3").args(["-c", script]).current_dir(&folder).env("PYTHONDONTWRITEBYTECODE", "1").output() {
-        Ok(output) => output,
-        Err(error) => {
-            eprintln!("skipped: no python3: {error}");
-            return;
-        }
-    };
+    let output =
+        match Command::new("python3").args(["-c", script]).current_dir(&folder).env("PYTHONDONTWRITEBYTECODE", "1").output() {
+            Ok(output) => output,
+            Err(error) => {
+                eprintln!("skipped: no python3: {error}");
+                return;
+            }
+        };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("text");
     let (rows, weights) = text.trim_end().rsplit_once('\n').expect("lines");

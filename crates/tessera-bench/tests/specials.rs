@@ -15,7 +15,6 @@ const NOT_HELD: [&str; 15] = [
     "attention_decode",
     "attention_window",
     "attention_varlen",
-    "moe_gate",
     "batch_norm",
     "batch_norm_backward",
     "sparse24_compress",

@@ -15,7 +15,7 @@ use tessera::runtime::{Device, DriverDevice, Kernel as Compiled, KernelError, La
 use crate::array::refuse;
 use crate::constraint;
 use crate::device::{Host, Place, cuda};
-use crate::error::{Failure, of_kernel};
+use crate::error::{Failure, of_kernel, show};
 use crate::live::{Texts, root};
 use crate::often::{self, Form, Launches};
 use crate::stage::Stage;
@@ -105,7 +105,7 @@ impl Kernel {
         config: BTreeMap<String, i64>,
         host: &Bound<'_, PyAny>,
     ) -> PyResult<(String, Vec<String>)> {
-        let asked = self.asked(py, args, keywords, grid, block, config)?;
+        let asked = self.asked(py, (args, keywords), grid, block, config, stream)?;
         let gpus = || asked.arguments.iter().flat_map(Argument::arrays).map(|given| given.gpu);
         match gpus().next().flatten() {
             None => {
@@ -138,7 +138,7 @@ impl Kernel {
         block: Option<u32>,
         config: BTreeMap<String, i64>,
     ) -> PyResult<Vec<String>> {
-        let asked = self.asked(py, args, &PyDict::new(py), grid, block, config)?;
+        let asked = self.asked(py, (args, &PyDict::new(py)), grid, block, config, None)?;
         let values = self.values(&asked, |given, name| given.on_host(py, name))?;
         let launch = py.detach(|| self.on_cpu(&values, &asked)).map_err(|stopped| self.raise(py, stopped))?;
         Ok(launch.written().map(str::to_owned).collect())
@@ -153,7 +153,7 @@ impl Kernel {
         target: &str,
         emit: &str,
     ) -> PyResult<String> {
-        let asked = self.asked(py, args, keywords, None, None, BTreeMap::new())?;
+        let asked = self.asked(py, (args, keywords), None, None, BTreeMap::new(), None)?;
         let values = self.values(&asked, |given, name| given.on_host(py, name))?;
         let types = self.inner.argument_types(&values).map_err(|error| of_kernel(py, &error, self.indent))?;
         py.detach(|| crate::emit::text(&self.inner, &types, target, emit)).map_err(|error| error.raise(py, self.indent))
@@ -182,11 +182,11 @@ impl Kernel {
     fn asked(
         &self,
         py: Python<'_>,
-        args: &Bound<'_, PyTuple>,
-        keywords: &Bound<'_, PyDict>,
+        (args, keywords): (&Bound<'_, PyTuple>, &Bound<'_, PyDict>),
         grid: Option<Vec<u32>>,
         block: Option<u32>,
         config: BTreeMap<String, i64>,
+        stream: Option<u64>,
     ) -> PyResult<Asked> {
         let name = self.inner.name();
         if args.len() > self.parameters.len() {
@@ -200,7 +200,7 @@ impl Kernel {
         }
         let mut named: Vec<(String, Argument)> = Vec::new();
         for (parameter, object) in self.parameters.iter().zip(args.iter()) {
-            Argument::collect(&object, parameter, &mut named)?;
+            Argument::collect(&object, parameter, stream, &mut named)?;
         }
         for (key, object) in keywords.iter() {
             let key: String = key.extract()?;
@@ -210,7 +210,7 @@ impl Kernel {
             if at < args.len() {
                 return Err(refuse(py, format!("`{name}` is given `{key}` twice")));
             }
-            Argument::collect(&object, &key, &mut named)?;
+            Argument::collect(&object, &key, stream, &mut named)?;
         }
         let (names, arguments) = named.into_iter().unzip();
         let grid = match grid {
@@ -285,7 +285,13 @@ impl Kernel {
                 let launch = py.detach(|| self.on_cpu(&values, asked)).map_err(|stopped| self.raise(py, stopped))?;
                 self.refuse_readonly(py, asked, launch.written())?;
                 let ran = py.detach(|| launch.run_with(&options));
-                Ok((ran.map_err(|error| of_kernel(py, &error, self.indent))?, notes(&launch)))
+                let printed = ran.map_err(|error| {
+                    if let KernelError::Fault { printed, .. } = &error {
+                        show(py, printed);
+                    }
+                    of_kernel(py, &error, self.indent)
+                });
+                Ok((printed?, notes(&launch)))
             }
             Place::Emulator(emulated) => {
                 let device = &emulated.device;
@@ -347,9 +353,11 @@ impl Kernel {
         device: &DriverDevice,
         stream: Option<u64>,
     ) -> PyResult<(String, Vec<String>)> {
-        let stream = stream::handle(py, stream, device)?;
+        let stream = stream::handle(py, stream, device.properties().ordinal)?;
         let Found { launch, notes, is_kept } = self.found(py, asked, (device, device.properties().ordinal.into()), stream)?;
-        let queued = often::enqueue(&launch, stream, &asked.names, &asked.arguments, |name| self.is_constant(name));
+        let arrays = asked.arguments.iter().flat_map(Argument::arrays);
+        let queued = stream::wait_for(device, stream, arrays)
+            .and_then(|()| often::enqueue(&launch, stream, &asked.names, &asked.arguments, |name| self.is_constant(name)));
         let queued = queued.and_then(|()| match launch.prepared.launch().owns_memory() && !is_kept {
             true => stream::let_go_behind(device, stream),
             false => Ok(()),

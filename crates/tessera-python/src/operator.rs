@@ -94,7 +94,7 @@ pub(crate) struct Call {
 
 #[pymethods]
 impl Call {
-    /// Plans a call with arrays and numbers by name.
+    /// Plans a call with arrays and numbers by name, for a stream where one is named.
     #[new]
     fn new(
         py: Python<'_>,
@@ -103,12 +103,13 @@ impl Call {
         tensors: &Bound<'_, PyDict>,
         scalars: Vec<(String, f64)>,
         host: Host,
+        stream: Option<u64>,
     ) -> PyResult<Call> {
         let operator = find(operator).ok_or_else(|| refuse(py, format!("there is no operator `{operator}`")))?;
         let mut given = Vec::new();
         for (name, object) in tensors.iter() {
             let name: String = name.extract()?;
-            let read = array(&object, &name)?;
+            let read = array(&object, &name, stream)?;
             given.push((name, read));
         }
         let gpu = given.first().and_then(|(_, given)| given.gpu);
@@ -152,8 +153,11 @@ impl Call {
         if outputs.len() != wanted.len() {
             return Err(refuse(py, format!("{} arrays are given for {} results", outputs.len(), wanted.len())));
         }
-        let arrays =
-            wanted.iter().zip(&outputs).map(|(output, object)| array(object, output.name)).collect::<PyResult<Vec<Given>>>()?;
+        let arrays = wanted
+            .iter()
+            .zip(&outputs)
+            .map(|(output, object)| array(object, output.name, stream))
+            .collect::<PyResult<Vec<_>>>()?;
         for (output, given) in wanted.iter().zip(&arrays) {
             if given.readonly {
                 return Err(refuse(py, format!("`{}` is written, and the array must not be: pass another one", output.name)));
@@ -166,9 +170,11 @@ impl Call {
                 ran.map_err(|error| of_kernel(py, &error, 0))
             }
             Where::Gpu(device) => {
-                let stream = stream::handle(py, stream, device)?;
+                let stream = stream::handle(py, stream, device.properties().ordinal)?;
                 let launches = self.launches(py, &arrays, |given, name| given.on_device(py, device, name))?;
-                let queued = py.detach(|| stream::enqueue(device, &launches, stream));
+                let inputs = self.given.iter().map(|(_, given)| given);
+                let ready = stream::wait_for(device, stream, inputs.chain(&arrays));
+                let queued = ready.and_then(|()| py.detach(|| stream::enqueue(device, &launches, stream)));
                 queued.map_err(|error| of_kernel(py, &error, 0))
             }
             Where::Host(Place::Emulator(emulated)) => {

@@ -54,6 +54,12 @@ pub(crate) fn plain(object: &Bound<'_, PyAny>) -> PyResult<Option<Given>> {
     any(object).map(Some)
 }
 
+/// Whether an object is a tensor of PyTorch's, or of a class made from it, wherever that was defined.
+pub(crate) fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    torch(py)?.map_or(Ok(false), |torch| object.is_instance(torch.tensor.bind(py)))
+}
+
 /// A tensor of PyTorch's, or of a class made from it.
 pub(crate) fn any(tensor: &Bound<'_, PyAny>) -> PyResult<Given> {
     let py = tensor.py();
@@ -86,7 +92,7 @@ pub(crate) fn any(tensor: &Bound<'_, PyAny>) -> PyResult<Given> {
     let dtype = known.ok_or_else(|| refuse(py, format!("no kernel takes elements of `{object}`")))?;
     let shape: Vec<usize> = tensor.getattr(intern!(py, "shape"))?.extract()?;
     let strides: Vec<usize> = tensor.call_method0(intern!(py, "stride"))?.extract()?;
-    let given = Given { dtype, shape, strides, address, gpu, readonly: false, owner: tensor.clone().unbind() };
+    let given = Given { dtype, shape, strides, address, gpu, readonly: false, ready: None, owner: tensor.clone().unbind() };
     if address == 0 && given.len() > 0 {
         return Err(refuse(py, "the tensor's memory was freed, or it has none"));
     }

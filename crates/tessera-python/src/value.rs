@@ -21,27 +21,34 @@ pub(crate) enum Argument {
 
 impl Argument {
     /// Adds what an object is to a kernel, by name. Items of a tuple with arrays in it are arguments of their own.
-    pub(crate) fn collect(object: &Bound<'_, PyAny>, name: &str, named: &mut Vec<(String, Argument)>) -> PyResult<()> {
+    /// `stream` is the one that the launch goes to, where one was named.
+    pub(crate) fn collect(
+        object: &Bound<'_, PyAny>,
+        name: &str,
+        stream: Option<u64>,
+        named: &mut Vec<(String, Argument)>,
+    ) -> PyResult<()> {
         if let Ok(tuple) = object.cast::<PyTuple>()
             && constant(object, name)?.is_none()
         {
-            return tuple.iter().enumerate().try_for_each(|(at, item)| Argument::collect(&item, &item_name(name, at), named));
+            let mut items = tuple.iter().enumerate();
+            return items.try_for_each(|(at, item)| Argument::collect(&item, &item_name(name, at), stream, named));
         }
-        named.push((name.to_owned(), Argument::of(object, name)?));
+        named.push((name.to_owned(), Argument::of(object, name, stream)?));
         Ok(())
     }
 
     /// What an object that is no tuple with arrays in it is to a kernel; `name` is the parameter's.
-    fn of(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Argument> {
+    fn of(object: &Bound<'_, PyAny>, name: &str, stream: Option<u64>) -> PyResult<Argument> {
         if let Ok(list) = object.cast::<PyList>() {
-            let named = list.iter().enumerate().map(|(at, item)| array(&item, &format!("{name}[{at}]")));
+            let named = list.iter().enumerate().map(|(at, item)| array(&item, &format!("{name}[{at}]"), stream));
             let items = named.collect::<PyResult<Vec<_>>>()?;
             return Ok(Argument::List(items));
         }
         if let Some(value) = constant(object, name)? {
             return Ok(Argument::Constant(value));
         }
-        array(object, name).map(Argument::Array)
+        array(object, name, stream).map(Argument::Array)
     }
 
     /// The arrays.
@@ -72,9 +79,9 @@ impl Argument {
     }
 }
 
-/// The array that an object is.
-pub(crate) fn array(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Given> {
-    Given::of(object)?.ok_or_else(|| {
+/// The array that an object is. `stream` is the one on which it is going to be used, where one was named.
+pub(crate) fn array(object: &Bound<'_, PyAny>, name: &str, stream: Option<u64>) -> PyResult<Given> {
+    Given::of(object, stream)?.ok_or_else(|| {
         let text = format!(
             "`{name}` is a `{}`, and a kernel takes arrays (NumPy, PyTorch, CuPy, JAX, DLPack), numbers, truth values, strings, types, tuples of these and lists of arrays",
             object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
@@ -109,7 +116,7 @@ pub(crate) fn constant(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Option
         return Ok(items.map(ConstValue::Tuple));
     }
     // A scalar of NumPy's.
-    let is_numpy = object.get_type().module()?.to_str()? == "numpy";
+    let is_numpy = matches!(object.get_type().module()?.to_str()?, "numpy" | "ml_dtypes");
     if is_numpy
         && !object.hasattr(intern!(py, "ctypes"))?
         && object.hasattr(intern!(py, "item"))?

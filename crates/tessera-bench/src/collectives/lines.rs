@@ -118,7 +118,8 @@ impl Lines {
     }
 
     fn asked(&mut self, ask: &Ask) -> Result<Vec<Answer>, Fault> {
-        let named = |rank: usize, fault: Fault| Fault::new(fault.status, format!("rank {rank} of `{}`: {}", self.name, fault.message));
+        let named =
+            |rank: usize, fault: Fault| Fault::new(fault.status, format!("rank {rank} of `{}`: {}", self.name, fault.message));
         for (rank, line) in self.ranks.iter_mut().enumerate() {
             line.say(ask).map_err(|fault| named(rank, fault))?;
         }

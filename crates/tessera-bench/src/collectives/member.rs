@@ -172,7 +172,8 @@ impl Member {
     fn fill(&mut self, case: u64, seed: u64, exact: bool) -> Result<(), Fault> {
         let rank = self.communicator.rank();
         let Held { form, source, .. } = self.held(case)?;
-        let inputs = Inputs::new(seed, exact, form.ranks, form.dtype).ok_or_else(|| fault(format!("no inputs of {}", form.dtype)))?;
+        let inputs =
+            Inputs::new(seed, exact, form.ranks, form.dtype).ok_or_else(|| fault(format!("no inputs of {}", form.dtype)))?;
         for range in source.pieces() {
             let bytes = inputs.bytes(rank, range.clone());
             let piece = Tensor::from_bytes(form.dtype, &[range.len()], &bytes).map_err(fault)?;

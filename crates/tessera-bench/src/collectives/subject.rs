@@ -149,8 +149,8 @@ impl Subject for Exchanged {
             Lane::Special => return Err(Fault::new(Status::Unsupported, "sums of not-a-numbers are not compared")),
         };
         let Form { ranks, dtype, .. } = self.form;
-        self.inputs =
-            Inputs::new(seed, exact, ranks, dtype).ok_or_else(|| Fault::new(Status::Unsupported, format!("no inputs of {dtype}")))?;
+        self.inputs = Inputs::new(seed, exact, ranks, dtype)
+            .ok_or_else(|| Fault::new(Status::Unsupported, format!("no inputs of {dtype}")))?;
         self.ask(&Ask::Fill { case: self.case, seed, exact })?;
         // The inputs are those that are expected, too: a rank that fills others would have the right digest of wrong data.
         for (rank, found) in self.digest(Side::Source)?.into_iter().enumerate() {
@@ -182,8 +182,11 @@ impl Subject for Exchanged {
             let medians: Vec<f64> = answers.iter().map(|answer| median(&answer.ns)).collect();
             let slowest = (0..medians.len()).max_by(|&a, &b| medians[a].total_cmp(&medians[b])).unwrap_or(0);
             let fastest = medians.iter().copied().fold(f64::INFINITY, f64::min);
-            self.state =
-                Some(DeviceState { slowest_rank: Some(slowest as u32), fastest_rank_ns: Some(fastest), ..DeviceState::default() });
+            self.state = Some(DeviceState {
+                slowest_rank: Some(slowest as u32),
+                fastest_rank_ns: Some(fastest),
+                ..DeviceState::default()
+            });
             // Nobody has a result before the last one has.
             Ok((0..samples).map(|at| answers.iter().map(|answer| answer.ns[at]).fold(0.0, f64::max)).collect())
         }))

@@ -31,6 +31,23 @@ pub struct CollectiveSelection {
     pub ranks: usize,
 }
 
+impl CollectiveSelection {
+    /// Refuses what no ranks could do.
+    ///
+    /// # Errors
+    /// One rank alone, and messages that do not divide.
+    pub fn check(&self) -> Result<(), CollectiveError> {
+        if self.ranks < 2 {
+            return Err(CollectiveError::Ranks(self.ranks));
+        }
+        let least = 16 * self.ranks;
+        match self.bytes.iter().find(|&&bytes| bytes < least as u64) {
+            Some(&bytes) => Err(CollectiveError::Small { bytes, ranks: self.ranks, least }),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Why a suite cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectiveError {
@@ -154,9 +171,7 @@ impl CollectiveSuite {
     /// # Errors
     /// Where the selection makes no sense, a team does not start, or does nothing of what was selected.
     pub fn select(selection: &CollectiveSelection, ways: Vec<Way>) -> Result<CollectiveSuite, CollectiveError> {
-        if selection.ranks < 2 {
-            return Err(CollectiveError::Ranks(selection.ranks));
-        }
+        selection.check()?;
         let mut known: Vec<Known> = Vec::new();
         for Way { name, start } in ways {
             let failed = |why: String| CollectiveError::Team { name: name.clone(), why };
@@ -189,7 +204,8 @@ impl CollectiveSuite {
         for &collective in &selection.collectives {
             for &dtype in &selection.dtypes {
                 for &bytes in &selection.bytes {
-                    suite.add(collective, dtype, bytes, selection.ranks)?;
+                    let form = Form::of_bytes(collective, selection.ranks, bytes, dtype);
+                    form.into_iter().for_each(|form| suite.add(form));
                 }
             }
         }
@@ -202,9 +218,8 @@ impl CollectiveSuite {
         CollectiveSuite { accelerator: Some(accelerator), available: Some(available), graph, ..self }
     }
 
-    fn add(&mut self, collective: Collective, dtype: DType, bytes: u64, ranks: usize) -> Result<(), CollectiveError> {
-        let form = Form::of_bytes(collective, ranks, bytes, dtype)
-            .ok_or(CollectiveError::Small { bytes, ranks, least: 16 * ranks })?;
+    fn add(&mut self, form: Form) {
+        let Form { collective, ranks, dtype, .. } = form;
         let offering = self.known.iter().filter(|known| known.offer.collectives.contains(&collective));
         let implementations: Vec<String> = offering.map(|known| known.name.clone()).collect();
         let key = CaseKey {
@@ -215,7 +230,7 @@ impl CollectiveSuite {
             distribution: "uniform".to_string(),
         };
         if implementations.is_empty() || self.forms.iter().any(|(id, _)| *id == key.id()) {
-            return Ok(());
+            return;
         }
         let element = form.bytes() / form.count;
         let held = ((form.given() + form.got()) * element) as u64;
@@ -231,7 +246,6 @@ impl CollectiveSuite {
         };
         self.forms.push((key.id(), form));
         self.cases.push(CaseSpec { key, work, implementations });
-        Ok(())
     }
 }
 

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::algorithm::Algorithm;
-use crate::collectives::Collective;
 use super::machine::{Link, Machine};
 use super::operators::{Overlap, Product, RingAttention};
 use super::points::{Measured, PUBLISHED, Published};
+use crate::collectives::Collective;
 use crate::units::{self, significant};
 
 const RANKS: [usize; 12] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384];

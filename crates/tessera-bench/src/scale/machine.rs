@@ -4,9 +4,9 @@
 //! ring takes. That is what the published times of 1,024 GPUs show: 19 ms at 1 and 2 GiB, then the time of the bytes.
 
 use super::algorithm::Algorithm;
-use crate::collectives::Collective;
 use super::fit::fit;
 use super::points::{MEASURED, Measured, points_of};
+use crate::collectives::Collective;
 
 /// A link with an algorithm on it: `base + steps * step + bytes / rate` microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]

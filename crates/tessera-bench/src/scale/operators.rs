@@ -1,7 +1,7 @@
 //! Operators whose ranks exchange while they compute.
 
-use crate::collectives::Collective;
 use super::machine::Machine;
+use crate::collectives::Collective;
 
 /// A product and a collective of one of its operands or of its result, cut into one piece a rank.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -164,7 +164,11 @@ pub(crate) fn further_processes(
 }
 
 /// Runs the same command in a child that a fault or a hang may end, and gives what the results file says at last.
-pub(crate) fn watched((path, supervisor): (&Path, Supervisor), resume: bool, process: Option<usize>) -> Result<EndRecord, Failure> {
+pub(crate) fn watched(
+    (path, supervisor): (&Path, Supervisor),
+    resume: bool,
+    process: Option<usize>,
+) -> Result<EndRecord, Failure> {
     if !resume {
         // A file of an earlier run must not be taken for one of ours.
         let _ = std::fs::remove_file(path);

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tessera::bench::collectives::{Collective, CollectiveSelection, CollectiveSuite, Member, Way, serve_member};
 use tessera::bench::device::Supervisor;
-use tessera::bench::{EndRecord, Mode, Results, Sizes};
+use tessera::bench::{EndRecord, Exit, Mode, Results, Sizes};
 use tessera::runtime::Knobs;
 use tessera::runtime::ranks::{Limits, World};
 use tessera::types::{DType, Policy};
@@ -78,7 +78,12 @@ fn selection(arguments: &Bench) -> Result<CollectiveSelection, Failure> {
         true => vec![DType::F32, DType::F16, DType::BF16],
         false => arguments.precision.iter().map(|name| precision(name)).collect::<Result<_, _>>()?,
     };
-    Ok(CollectiveSelection { collectives, dtypes, bytes: messages(arguments.sizes.as_deref())?, ranks: arguments.ranks.unwrap_or(RANKS) })
+    Ok(CollectiveSelection {
+        collectives,
+        dtypes,
+        bytes: messages(arguments.sizes.as_deref())?,
+        ranks: arguments.ranks.unwrap_or(RANKS),
+    })
 }
 
 fn precision(name: &str) -> Result<DType, Failure> {
@@ -95,7 +100,11 @@ fn messages(sizes: Option<&str>) -> Result<Vec<u64>, Failure> {
         Some(Sizes::Quick) => return Ok(QUICK.to_vec()),
         // 4 KiB to 1 GiB.
         Some(Sizes::Seed | Sizes::All) => return Ok((12..=30).step_by(2).map(|power| 1u64 << power).collect()),
-        Some(_) => return Err(Failure::usage(format!("collectives have no sizes `{text}`\nhelp: write quick, all or bytes=4096..1073741824*4"))),
+        Some(_) => {
+            return Err(Failure::usage(format!(
+                "collectives have no sizes `{text}`\nhelp: write quick, all or bytes=4096..1073741824*4"
+            )));
+        }
         None => {}
     }
     let mut bytes = Vec::new();
@@ -122,10 +131,13 @@ fn ways_on_cpu(arguments: &Bench, ranks: usize) -> Result<Vec<Way>, Failure> {
         command.args(&before).args(["bench", "--member"]);
         command
     };
-    chosen(arguments, &ON_CPU)?.into_iter().map(|name| match name {
-        "threads" => Ok(Way::threads(ranks)),
-        _ => Ok(Way::processes("tcp", ranks, member.clone())),
-    }).collect()
+    chosen(arguments, &ON_CPU)?
+        .into_iter()
+        .map(|name| match name {
+            "threads" => Ok(Way::threads(ranks)),
+            _ => Ok(Way::processes("tcp", ranks, member.clone())),
+        })
+        .collect()
 }
 
 /// Those of the ways that `--over` names, all when it names none.
@@ -144,9 +156,8 @@ fn chosen<'n>(arguments: &Bench, known: &[&'n str]) -> Result<Vec<&'n str>, Fail
 /// Baseline processes, a way each.
 fn baselines(arguments: &Bench, ranks: usize, device: &'static str) -> Result<Vec<Way>, Failure> {
     let way = |text: &String| {
-        let (name, command) = text
-            .split_once('=')
-            .ok_or_else(|| Failure::usage(format!("`{text}` is no baseline\nhelp: write NAME=COMMAND")))?;
+        let (name, command) =
+            text.split_once('=').ok_or_else(|| Failure::usage(format!("`{text}` is no baseline\nhelp: write NAME=COMMAND")))?;
         let words: Vec<String> = command.split_whitespace().map(str::to_string).collect();
         let [program, rest @ ..] = words.as_slice() else {
             return Err(Failure::usage(format!("`{text}` names no command\nhelp: write NAME=COMMAND")));
@@ -166,13 +177,16 @@ pub(crate) fn bench(arguments: &Bench, mode: Mode, path: &Path, previous: Option
     // What is wrong is told before ranks are started.
     refuse_without_effect(arguments)?;
     let selection = selection(arguments)?;
+    selection.check().map_err(Failure::usage)?;
     chosen(arguments, &ON_CPU)?;
     if !arguments.unwatched {
         if !arguments.json {
             println!("{} ranks on the CPU of this host", selection.ranks);
         }
         let supervisor = Supervisor { silence: ELSEWHERE, ..Supervisor::default() };
-        let end = watched((path, supervisor), previous.is_some(), None)?;
+        let ended = watched((path, supervisor), previous.is_some(), None);
+        // A child that could not begin has said why.
+        let end = ended.map_err(|failure| if path.exists() { failure } else { Failure::silent(Exit::Environment) })?;
         return further_processes(arguments, mode, (path, supervisor), end);
     }
     on_cpu(arguments, &selection, mode, path, previous)
