@@ -68,23 +68,6 @@ impl NvlinkCommunicator {
         self.choice.algorithm(call, self.memory.ranks(), self.memory.layout()).map(|(algorithm, _)| algorithm)
     }
 
-    /// Queues a call and does not watch it: for streams that record a graph, and for whoever waits for the stream. False where the
-    /// inner communicator would do it, and nothing was queued. [`NvlinkCommunicator::check`] tells whether all went well.
-    ///
-    /// # Errors
-    /// Arguments that do not fit, and what the driver refuses.
-    pub fn enqueue(&mut self, call: &Call, stream: StreamHandle) -> Result<bool, ExchangeError> {
-        call.check(self.ranks())?;
-        let Some((algorithm, combine)) = self.choice.algorithm(call, self.memory.ranks(), self.memory.layout()) else {
-            return Ok(false);
-        };
-        self.calls += 1;
-        let name = self.name(call);
-        self.sound(&name)?;
-        self.queue(call, (algorithm, combine), stream, &name)?;
-        Ok(true)
-    }
-
     /// Whether all ranks came in time to every call that has ended.
     ///
     /// # Errors
@@ -92,6 +75,27 @@ impl NvlinkCommunicator {
     pub fn check(&self) -> Result<(), ExchangeError> {
         let name = CallName { rank: self.rank(), number: self.calls, signature: "calls that were queued".to_string() };
         verdict(&self.memory, &self.failure, name, self.limit)
+    }
+
+    /// Queues those of some calls that there are kernels for: the last one's name, and the calls that are left.
+    fn own(&mut self, calls: &[Call], stream: StreamHandle) -> Result<(Option<CallName>, Vec<Call>), ExchangeError> {
+        let (mut last, mut rest) = (None, Vec::new());
+        for call in calls {
+            call.check(self.ranks())?;
+            let Some(how) = self.choice.algorithm(call, self.memory.ranks(), self.memory.layout()) else {
+                rest.push(call.clone());
+                continue;
+            };
+            self.calls += 1;
+            let name = self.name(call);
+            self.sound(&name)?;
+            self.queue(call, how, stream, &name)?;
+            if let Some(result) = &call.result {
+                result.memory.set_poisoned(false);
+            }
+            last = Some(name);
+        }
+        Ok((last, rest))
     }
 
     fn name(&self, call: &Call) -> CallName {
@@ -199,33 +203,21 @@ impl Communicator for NvlinkCommunicator {
     }
 
     fn start(&mut self, calls: &[Call], stream: Option<StreamHandle>) -> Result<Pending, ExchangeError> {
-        let (mut own, mut rest) = (Vec::new(), Vec::new());
-        for call in calls {
-            call.check(self.ranks())?;
-            match self.choice.algorithm(call, self.memory.ranks(), self.memory.layout()) {
-                Some(how) => own.push((call, how)),
-                None => rest.push(call.clone()),
-            }
-        }
-        if own.is_empty() {
-            return self.inner.start(calls, stream);
-        }
         let start = Instant::now();
         let (asked, stream) = (stream, stream.unwrap_or_else(|| self.memory.device().stream().handle()));
-        let mut last = None;
-        for (call, how) in own {
-            self.calls += 1;
-            let name = self.name(call);
-            self.sound(&name)?;
-            self.queue(call, how, stream, &name)?;
-            last = Some(name);
-        }
-        let Some(name) = last else { return Ok(Pending::done()) };
+        let (last, rest) = self.own(calls, stream)?;
+        let Some(name) = last else { return self.inner.start(calls, asked) };
         let event = self.memory.device().context().event().map_err(TensorError::from)?;
         event.record_in(stream).map_err(TensorError::from)?;
         let inner = if rest.is_empty() { None } else { Some(self.inner.start(&rest, asked)?) };
         let (memory, failure) = (Arc::clone(&self.memory), Arc::clone(&self.failure));
         Ok(Pending::of(Queued { event, memory, failure, name, start, inner, _tensors: calls.to_vec() }))
+    }
+
+    /// [`NvlinkCommunicator::check`] tells whether all ranks came, once the stream was waited for.
+    fn enqueue(&mut self, calls: &[Call], stream: StreamHandle) -> Result<(), ExchangeError> {
+        let (_, rest) = self.own(calls, stream)?;
+        if rest.is_empty() { Ok(()) } else { self.inner.enqueue(&rest, stream) }
     }
 
     fn abort(&mut self, reason: &str) {
