@@ -22,6 +22,7 @@ struct Life {
     /// The call that it said it is in, and how many it has begun.
     call: (u64, String),
     left: Option<String>,
+    lost: bool,
 }
 
 #[derive(Default)]
@@ -54,6 +55,7 @@ impl Inner {
 
     fn lose(&self, rank: usize, reason: String) {
         let mut state = self.state();
+        state.lives[rank].lost = true;
         if state.lost.is_none() && state.lives[rank].left.is_none() {
             state.lost = Some((rank, reason));
         }
@@ -81,10 +83,11 @@ impl Store {
         Ok(Store { inner, port })
     }
 
-    /// Waits until every other rank has left or is lost. Whoever lives on needs the store.
+    /// Waits until every other rank has left or is lost. Whoever lives on needs the store, and hears here who is lost.
     fn wait_for_others(&self) {
+        let lives = |life: &Life| life.seen.is_some() && life.left.is_none() && !life.lost;
         let mut state = self.inner.state();
-        while state.lost.is_none() && state.lives.iter().skip(1).any(|life| life.seen.is_some() && life.left.is_none()) {
+        while state.lives.iter().skip(1).any(lives) {
             state = self.inner.changed.wait_timeout(state, Duration::from_millis(50)).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
