@@ -16,6 +16,7 @@ mod gradients;
 mod hierarchy;
 mod mutants;
 mod pages;
+mod patterns;
 mod recorded;
 mod relocate;
 mod report;

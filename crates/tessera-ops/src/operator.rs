@@ -403,6 +403,14 @@ impl Fill {
     /// Mean 0 and standard deviation 1.
     pub const NORMAL: Fill = Fill::Normal { mean: 0.0, sd: 1.0 };
 
+    /// Whether elements follow from each other, so that parts that are made one by one are no whole.
+    pub fn is_of_one_piece(self) -> bool {
+        match self {
+            Fill::Normal { .. } | Fill::Integers { .. } => false,
+            Fill::Bounds { .. } | Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) | Fill::Places | Fill::Distinct { .. } => true,
+        }
+    }
+
     /// The same with small integers for numbers, whose sums of products are exact in any order.
     #[must_use]
     pub fn exact(self) -> Fill {
