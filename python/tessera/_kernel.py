@@ -41,22 +41,16 @@ class Kernel:
         self._hints = dict(hints or {})
         self._lock = threading.RLock()
         self._compiled: _native.Kernel | None = None
-        self._guards: list = []
         functools.update_wrapper(self, function)
 
     def _native(self) -> _native.Kernel:
         """The kernel as the compiler has it: read again where a name that it uses stands for something else."""
         compiled = self._compiled
-        if compiled is not None:
-            for guard in self._guards:
-                if guard.read(guard.name) is not guard.value:
-                    break
-            else:
-                return compiled
+        if compiled is not None and compiled.holds():
+            return compiled
         with self._lock:
             captured = _live.capture(self.__tessera_function__, self._style, self._decorator())
-            self._compiled = _native.Kernel(captured.root, captured.kernel, captured.modules, captured.indent)
-            self._guards = captured.guards
+            self._compiled = _native.Kernel(captured.root, captured.kernel, captured.modules, captured.indent, captured.guards)
             return self._compiled
 
     def _decorator(self) -> str:
@@ -85,14 +79,20 @@ class Kernel:
             TileError: a kernel that does not compile.
             KernelFault: a kernel that does something wrong while it runs.
         """
+        self._launch(args, grid, stream, block, keywords, config)
+
+    def _launch(self, args, grid, stream, block=None, keywords=None, config=None) -> None:
+        # A launch costs a few microseconds: there is little here.
         host = _device.host()
-        if not isinstance(args, (tuple, list)):
-            raise errors.ArgumentError(f"the arguments of a launch are a tuple, not `{type(args).__name__}`: write `(x,)` for one")
-        printed, notes = self._native().launch(tuple(args), keywords or {}, _blocks(grid), _stream(stream), block, config, host)
+        if not isinstance(args, tuple):
+            if not isinstance(args, list):
+                raise errors.ArgumentError(f"the arguments of a launch are a tuple, not `{type(args).__name__}`: write `(x,)` for one")
+            args = tuple(args)
+        told = self._native().launch(args, keywords, grid, stream, block, config, host)
         if _device.WATCHERS:
             _device.tell(host, (*args, *(keywords or {}).values()))
-        if printed or notes:
-            _tell(printed, notes)
+        if told is not None:
+            _tell(*told)
 
     def written(self, args, *, grid=None, block=None, **config) -> tuple[str, ...]:
         """Names of the parameters through which a launch with these arguments, on the host, may write; ``xs.0`` is an item of a tuple.
@@ -101,7 +101,7 @@ class Kernel:
             ArgumentError: arguments that the kernel does not take.
             TileError: a kernel that does not compile.
         """
-        return tuple(self._native().written(tuple(args), _blocks(grid), block, config))
+        return tuple(self._native().written(tuple(args), grid, block, config))
 
     def compile(self, *args, target: str | None = None, emit: str = "ptx", **keywords) -> str:
         """The kernel's text at a level, for arguments like these: ``schedule`` or ``ptx``.
@@ -117,7 +117,7 @@ class Kernel:
         """``kernel[grid](x, y, N=3)`` launches it."""
 
         def run(*args, stream=None, **keywords):
-            self.launch(args, grid=grid, stream=stream, keywords=keywords)
+            self._launch(args, grid, stream, keywords=keywords)
 
         return run
 
@@ -143,35 +143,6 @@ def _plain(value):
         return [_plain(inner) for inner in value]
 
 
-def _blocks(grid) -> tuple[int, ...] | None:
-    if grid is None:
-        return None
-    try:
-        blocks = (operator.index(grid),)
-    except TypeError:
-        try:
-            blocks = tuple(operator.index(axis) for axis in grid)
-        except TypeError:
-            raise errors.ArgumentError(f"a grid is one to three integers, not {grid!r}") from None
-    if not 1 <= len(blocks) <= 3 or min(blocks) < 0 or max(blocks) >= 1 << 32:
-        raise errors.ArgumentValueError(f"a grid is one to three integers that are not negative and have 32 bits, not {grid!r}")
-    return blocks
-
-
-def _stream(stream) -> int | None:
-    """The driver's handle of a stream; ``None`` where none is named."""
-    if stream is None or isinstance(stream, int):
-        return stream
-    protocol = getattr(stream, "__cuda_stream__", None)
-    if protocol is not None:
-        return int(protocol()[1])
-    for name in ("cuda_stream", "ptr", "handle"):
-        handle = getattr(stream, name, None)
-        if handle is not None:
-            return int(handle)
-    raise errors.ArgumentError(f"`{type(stream).__name__}` is no stream: pass one of PyTorch or CuPy, its handle, or `None`")
-
-
 def launch(stream, grid, kernel, kernel_args, /, *, programmatic_dependent_launch: bool = False) -> None:
     """Launches a kernel as ``cuda.tile.launch`` does.
 
@@ -188,7 +159,7 @@ def launch(stream, grid, kernel, kernel_args, /, *, programmatic_dependent_launc
         raise errors.TileUnsupportedFeatureError("launches that depend on each other programmatically are not done")
     if grid is None:
         raise errors.ArgumentError("a grid is one to three integers, not None")
-    kernel.launch(kernel_args, grid=grid, stream=stream)
+    kernel._launch(kernel_args, grid, stream)
 
 
 def _tell(printed: str, notes: list[str]) -> None:

@@ -41,6 +41,8 @@ class Guard(NamedTuple):
     read: object
     name: str
     value: object
+    #: The names or the cell where it stands; ``None`` where only ``read`` knows.
+    place: object = None
 
     def holds(self) -> bool:
         """Whether the name still stands for that."""
@@ -151,7 +153,7 @@ class _Reader:
             value = read(wanted)
             if value is _UNBOUND or wanted == name or wanted in own:
                 continue
-            self.guards.append(Guard(read, wanted, value))
+            self.guards.append(Guard(read, wanted, value, _place(owner, wanted)))
             lines.bind(wanted, value, members)
         lines.text.extend(self.extra.get(id(owner), []))
         self.modules[before] = Text(f"<names of {name}>", "\n".join(lines.text) + "\n", None)
@@ -355,6 +357,16 @@ class _Lines:
         if alias is None or any(item is None for _, item in items):
             return None
         return f"{alias}({', '.join(f'{name}={item}' for name, item in items)})"
+
+
+def _place(owner, name: str):
+    """Where a name of a function's stands; ``None`` for a class, whose names stand in several places."""
+    if not isinstance(owner, types.FunctionType):
+        return None
+    free = owner.__code__.co_freevars
+    if name in free:
+        return owner.__closure__[free.index(name)]
+    return owner.__globals__ if name in owner.__globals__ else None
 
 
 def _filled(cell: types.CellType) -> bool:

@@ -15,12 +15,6 @@ from . import _device, _native, errors
 _ROWS: dict[str, dict[str, Any]] = {row["name"]: row for row in _native.operators()}
 
 
-def _stream_of(stream) -> int | None:
-    from ._kernel import _stream
-
-    return _stream(stream)
-
-
 def _like(first, dtype: str, shape: list[int]):
     """A new array of the library and the device of an array."""
     library = type(first).__module__.split(".")[0]
@@ -99,7 +93,7 @@ def call(name: str, *args, variant: str | None = None, out=None, stream=None, **
     planned = _native.Call(name, variant, arrays, list(numbers.items()), host)
     first = next(iter(arrays.values()))
     made = [arrays[result] if given else _like(first, dtype, shape) for result, dtype, shape, given in planned.outputs()]
-    planned.run(made, _stream_of(stream))
+    planned.run(made, _native.stream(stream))
     if _device.WATCHERS:
         _device.tell(host, arrays.values())
     return made[0] if len(made) == 1 else tuple(made)
