@@ -15,6 +15,17 @@ from . import _device, _native, errors
 _ROWS: dict[str, dict[str, Any]] = {row["name"]: row for row in _native.operators()}
 
 
+for _row in _ROWS.values():
+    _row["scalars"] = {name for own in _row["signatures"].values() for name in own["scalars"]}
+    for _own in _row["signatures"].values():
+        _own["order"] = [name for name, _ in _own["inputs"]]
+
+
+def _signature(row: dict, variant: str | None) -> dict:
+    """The signature of a variant; of the first where none goes without saying."""
+    return row["signatures"].get(variant or row["default"] or "") or next(iter(row["signatures"].values()))
+
+
 def _like(first, dtype: str, shape: list[int]):
     """A new array of the library and the device of an array."""
     library = type(first).__module__.split(".")[0]
@@ -45,11 +56,15 @@ def _variant_of(row: dict, given: dict, variant: str | None) -> str | None:
 
 def _bind(row: dict, args: tuple, keywords: dict, variant: str | None) -> tuple[dict, dict, str | None]:
     """Arrays and numbers by name, and the variant."""
-    named = {name: value for name, value in keywords.items() if value is not None}
-    scalars = {name for own in row["signatures"].values() for name in own["scalars"]}
-    numbers = {name: float(named.pop(name)) for name in list(named) if name in scalars and isinstance(named[name], (int, float))}
-    own = row["signatures"].get(variant or row["default"] or "") or next(iter(row["signatures"].values()))
-    order = [name for name, _ in own["inputs"]]
+    named, numbers = {}, {}
+    for name, value in keywords.items():
+        if value is None:
+            continue
+        if name in row["scalars"] and isinstance(value, (int, float)):
+            numbers[name] = float(value)
+        else:
+            named[name] = value
+    order = _signature(row, variant)["order"]
     if len(args) > len(order):
         raise errors.ArgumentError(f"`{row['name']}` takes {len(order)} arrays ({', '.join(order)}), and {len(args)} are given")
     for name, value in zip(order, args, strict=False):
@@ -82,9 +97,9 @@ def call(name: str, *args, variant: str | None = None, out=None, stream=None, **
     if variant is not None and variant not in row["signatures"]:
         raise errors.ArgumentError(f"`{name}` has no variant `{variant}`: it is one of {', '.join(repr(own) for own in row['signatures'])}")
     arrays, numbers, variant = _bind(row, args, keywords, variant)
-    results = [result for result, _ in row["signatures"][variant or row["default"] or next(iter(row["signatures"]))]["outputs"]]
     if out is not None and not isinstance(out, dict):
         given = out if isinstance(out, (tuple, list)) else (out,)
+        results = [result for result, _ in _signature(row, variant)["outputs"]]
         if len(given) > len(results):
             raise errors.ArgumentError(f"`{name}` gives {len(results)} results, and `out` has {len(given)} arrays")
         out = dict(zip(results, given, strict=False))
@@ -100,8 +115,7 @@ def call(name: str, *args, variant: str | None = None, out=None, stream=None, **
 
 
 def _function(row: dict):
-    own = row["signatures"].get(row["default"] or "") or next(iter(row["signatures"].values()))
-    inputs = [name for name, _ in own["inputs"]]
+    inputs = _signature(row, None)["order"]
     scalars = list(dict.fromkeys(name for signature in row["signatures"].values() for name in signature["scalars"]))
 
     def operator(*args, variant: str | None = None, out=None, stream=None, **keywords):

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tessera::compile::CompileOptions;
 use tessera::driver::StreamHandle;
 use tessera::lang::ConstValue;
-use tessera::runtime::{Change, Constant, DeviceError, KernelError, LaunchGrid, Often};
+use tessera::runtime::{Change, Constant, KernelError, LaunchGrid, Often};
 
 use crate::array::Given;
 use crate::value::Argument;
@@ -61,6 +61,28 @@ impl Form {
             }
         }
         Some(Form(words))
+    }
+
+    /// The form of a call of an operator on a device: arrays and numbers by name.
+    pub(crate) fn of_call(
+        (device, operator, variant): (u64, &str, Option<&str>),
+        given: &[(String, Given)],
+        scalars: &[(String, f64)],
+    ) -> Form {
+        let mut words = Vec::with_capacity(128);
+        words.extend([device, variant.is_some().into(), given.len() as u64]);
+        text(operator, &mut words);
+        text(variant.unwrap_or_default(), &mut words);
+        let mut arrays: Vec<(u64, u64)> = Vec::new();
+        for (name, given) in given {
+            text(name, &mut words);
+            array(given, &mut words, &mut arrays);
+        }
+        for (name, value) in scalars {
+            text(name, &mut words);
+            words.push(value.to_bits());
+        }
+        Form(words)
     }
 }
 
@@ -153,8 +175,5 @@ pub(crate) fn enqueue(
         };
         changes.push((name, change));
     }
-    launch.prepared.again(stream, &changes).map_err(|error| match error {
-        DeviceError::Driver(error) => launch.stopped(error),
-        other => KernelError::Device(other),
-    })
+    launch.prepared.again(stream, &changes).map_err(|error| launch.refused(error))
 }
