@@ -24,6 +24,7 @@ use crate::selection::{Entry, Selection, SelectionError, entries};
 use crate::specials::plant;
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
+use crate::tolerance::as_stored;
 use crate::tune::{Tunable, TunedLaunch, Ways};
 
 /// The name of the product's own implementation in results.
@@ -597,12 +598,7 @@ impl Subject for PlanSubject {
             Expected::Values { want, bound } => {
                 let answer = tessera_ops::Expected::Bounded { want: &mut *want, bound: &mut *bound };
                 self.plan.reference.rows(&self.tensors, output, rows, answer);
-                if self.lane == Lane::Exact {
-                    bound.fill(0.0);
-                    if let Some(format) = FloatFormat::of(self.outputs[output].dtype) {
-                        want.iter_mut().for_each(|want| *want = format.decode(format.encode_nearest(*want)));
-                    }
-                }
+                as_stored(self.outputs[output].dtype, self.lane, want, bound);
             }
         }
         Ok(())

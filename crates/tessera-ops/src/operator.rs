@@ -229,6 +229,12 @@ pub(crate) struct Ways {
 }
 
 impl Operator {
+    /// Why results are not held to the reference where inputs have NaN and infinities; none where they are.
+    pub fn unchecked_specials(&self, policy: Policy) -> Option<&'static str> {
+        let parts = policy.parts().map(|_| "the lower part of an infinity that is taken apart is NaN");
+        self.no_specials.or(parts)
+    }
+
     /// The problem with a number that it may have; one with its usual value is the problem as it was.
     pub fn with_number(&self, problem: Problem, name: &str, value: f64) -> Option<Problem> {
         let own = self.numbers.iter().find(|(own, _)| *own == name)?;
