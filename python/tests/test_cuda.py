@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
 import subprocess
 import sys
@@ -237,8 +238,8 @@ def test_gradients_on_the_gpu(name):
 def test_a_model_compiles_without_breaks(backend):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.RMSNorm(64, eps=1e-6), torch.nn.Linear(64, 64), torch.nn.SiLU()).cuda()
-    mine = tessera.torch.swap(torch.nn.Sequential(*[torch.nn.RMSNorm(64, eps=1e-6), torch.nn.Linear(64, 64), torch.nn.SiLU()]).cuda())
-    mine.load_state_dict(model.state_dict())
+    mine = copy.deepcopy(model)
+    tessera.torch.swap(mine)
     compiled = torch.compile(mine, fullgraph=True, backend=backend)
     x = torch.randn(33, 64, device="cuda")
     torch.testing.assert_close(compiled(x), model(x), rtol=2e-3, atol=2e-3)
