@@ -8,9 +8,9 @@
 //! in the order of the stream that it went to.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustc_hash::FxHashMap;
 use tessera::compile::CompileOptions;
 use tessera::driver::StreamHandle;
 use tessera::lang::ConstValue;
@@ -129,7 +129,7 @@ fn constant(value: &ConstValue, is_constant: bool, words: &mut Vec<u64>) {
 
 /// The launches that were packed.
 #[derive(Default)]
-pub(crate) struct Launches(Mutex<HashMap<Form, Arc<Often>>>);
+pub(crate) struct Launches(Mutex<FxHashMap<Form, Arc<Often>>>);
 
 impl Launches {
     pub(crate) fn find(&self, form: &Form) -> Option<Arc<Often>> {

@@ -3,11 +3,11 @@
 //! A call on a GPU is planned and packed once for each form of its arrays: kept by the operator, the variant, the numbers, and the arrays' types, sizes,
 //! strides, alignments, and what memory they share (`crate::often`).
 
-use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use rustc_hash::FxHashMap;
 use tessera::compile::CompileOptions;
 use tessera::driver::StreamHandle;
 use tessera::ir::bug;
@@ -122,9 +122,9 @@ type Gives = (&'static str, &'static str, Vec<usize>, bool);
 /// Calls that are kept. Those beyond them are planned anew each time.
 const MOST: usize = 4096;
 
-static KEPT: LazyLock<Mutex<HashMap<Form, Arc<Kept>>>> = LazyLock::new(Mutex::default);
+static KEPT: LazyLock<Mutex<FxHashMap<Form, Arc<Kept>>>> = LazyLock::new(Mutex::default);
 
-fn kept() -> MutexGuard<'static, HashMap<Form, Arc<Kept>>> {
+fn kept() -> MutexGuard<'static, FxHashMap<Form, Arc<Kept>>> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -67,7 +67,9 @@ pub(crate) fn plain(object: &Bound<'_, PyAny>) -> PyResult<Option<Given>> {
 /// Refuses what is no array for all that it has an address.
 fn whole(tensor: &Bound<'_, PyAny>, given: Given) -> PyResult<Given> {
     let py = tensor.py();
-    if tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
+    // Such a tensor is the imaginary part of complex numbers: its neighbours are an even number of elements apart.
+    let may_be_negated = given.dtype.is_float() && given.strides.iter().all(|stride| stride % 2 == 0);
+    if may_be_negated && tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
         return Err(refuse(py, "a tensor that is negated lazily is no array: pass `resolve_neg()`"));
     }
     if given.address == 0 && given.len() > 0 {
