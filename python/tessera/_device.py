@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -65,17 +66,22 @@ class use:
     def __init__(self, device: str, **options):
         global _DEFAULT
         self._host = Host(device, **options)
-        self._before = _DEFAULT
+        self._tokens: list[contextvars.Token] = []
+        # It is not known yet whether a `with` follows, which puts this back.
+        self._before: Host | None = _DEFAULT
         _DEFAULT = self._host
 
     def __enter__(self) -> Host:
         global _DEFAULT
-        _DEFAULT = self._before
-        self._token = _CHOSEN.set(self._host)
+        # What another thread has chosen meanwhile stays, and a second `with` has nothing to put back.
+        if self._before is not None and _DEFAULT is self._host:
+            _DEFAULT = self._before
+        self._before = None
+        self._tokens.append(_CHOSEN.set(self._host))
         return self._host
 
     def __exit__(self, *_):
-        _CHOSEN.reset(self._token)
+        _CHOSEN.reset(self._tokens.pop())
 
 
 @contextlib.contextmanager
@@ -105,8 +111,9 @@ def tell(host: Host, values) -> None:
 def _on_gpu(value) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_on_gpu(item) for item in value)
-    if type(value).__module__.split(".")[0] == "torch":
-        return bool(getattr(value, "is_cuda", False))
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):
+        return bool(value.is_cuda)
     return hasattr(value, "__cuda_array_interface__")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import operator
 import sys
 import threading
@@ -10,6 +11,11 @@ import types
 import warnings
 
 from . import _device, _live, _native, errors
+
+
+#: Says what is warned of, too, to programs that set up logging; others hear nothing of it.
+_LOG = logging.getLogger("tessera")
+_LOG.addHandler(logging.NullHandler())
 
 
 def _decorator(hints: dict) -> str:
@@ -40,18 +46,46 @@ class Kernel:
         self.__tessera_function__ = function
         self._hints = dict(hints or {})
         self._lock = threading.RLock()
+        # The kernel as the compiler has it: without objects that are compiled in, and by these.
         self._compiled: _native.Kernel | None = None
+        self._compiled_with: dict[tuple, _native.Kernel] = {}
         functools.update_wrapper(self, function)
 
     def _native(self) -> _native.Kernel:
         """The kernel as the compiler has it: read again where a name that it uses stands for something else."""
         compiled = self._compiled
-        if compiled is not None and compiled.holds():
-            return compiled
-        with self._lock:
-            captured = _live.capture(self.__tessera_function__, self._style, self._decorator())
-            self._compiled = _native.Kernel(captured.root, captured.kernel, captured.modules, captured.indent, captured.guards)
-            return self._compiled
+        if compiled is None or not compiled.holds():
+            with self._lock:
+                compiled = self._compiled = self._read(None)
+        return compiled
+
+    def _native_with(self, objects: dict[str, object]) -> _native.Kernel:
+        """The same for objects that are compiled in, by the names of parameters."""
+        key = tuple((name, _live.key_of(value)) for name, value in objects.items())
+        compiled = self._compiled_with.get(key)
+        if compiled is None or not compiled.holds():
+            with self._lock:
+                compiled = self._compiled_with[key] = self._read(objects)
+        return compiled
+
+    def _read(self, objects: dict[str, object] | None) -> _native.Kernel:
+        captured = _live.capture(self.__tessera_function__, self._style, self._decorator(), objects)
+        return _native.Kernel(captured.root, captured.kernel, captured.modules, captured.indent, captured.guards)
+
+    def _for(self, args: tuple, keywords: dict | None) -> tuple[_native.Kernel, tuple, dict | None]:
+        """The kernel for arguments, and those of them that it still takes: objects of dataclasses and enumerations are compiled in."""
+        if not _live.some_are_compiled_in(args) and not (keywords and _live.some_are_compiled_in(keywords.values())):
+            return self._native(), args, keywords
+        keywords = keywords or {}
+        code = self.__tessera_function__.__code__
+        named = list(zip(code.co_varnames[: code.co_argcount], args, strict=False))
+        objects = {name: value for name, value in [*named, *keywords.items()] if _live.is_compiled_in(value)}
+        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        if len(named) < len(args) or not set(objects) <= set(parameters) or not set(keywords).isdisjoint(name for name, _ in named):
+            # What is wrong is said as for other arguments.
+            return self._native(), args, keywords
+        passed = tuple(value for name, value in named if name not in objects)
+        return self._native_with(objects), passed, {name: value for name, value in keywords.items() if name not in objects}
 
     def _decorator(self) -> str:
         """The decorator, as the compiler reads it: ``__tile__`` is ``cuda.tile`` there, and ``__tessera__`` this package."""
@@ -88,7 +122,8 @@ class Kernel:
             if not isinstance(args, list):
                 raise errors.ArgumentError(f"the arguments of a launch are a tuple, not `{type(args).__name__}`: write `(x,)` for one")
             args = tuple(args)
-        told = self._native().launch(args, keywords, grid, stream, block, config, host)
+        native, passed, by_name = self._for(args, keywords)
+        told = native.launch(passed, by_name, grid, stream, block, config, host)
         if _device.WATCHERS:
             _device.tell(host, (*args, *(keywords or {}).values()))
         if told is not None:
@@ -101,7 +136,8 @@ class Kernel:
             ArgumentError: arguments that the kernel does not take.
             TileError: a kernel that does not compile.
         """
-        return tuple(self._native().written(tuple(args), grid, block, config))
+        native, passed, _ = self._for(tuple(args), None)
+        return tuple(native.written(passed, grid, block, config))
 
     def compile(self, *args, target: str | None = None, emit: str = "ptx", **keywords) -> str:
         """The kernel's text at a level, for arguments like these: ``schedule`` or ``ptx``.
@@ -111,7 +147,8 @@ class Kernel:
             target: What it is compiled for, such as ``sm_90a``.
             emit: The level.
         """
-        return self._native().compile(tuple(args), keywords, target or "sm_90a", emit)
+        native, passed, by_name = self._for(args, keywords)
+        return native.compile(passed, by_name, target or "sm_90a", emit)
 
     def __getitem__(self, grid):
         """``kernel[grid](x, y, N=3)`` launches it."""
@@ -166,6 +203,7 @@ def _tell(printed: str, notes: list[str]) -> None:
     """Gives what a kernel printed, and what there is to say of how it was compiled."""
     sys.stdout.write(printed)
     for note in notes:
+        _LOG.warning("%s", note)
         warnings.warn(note, errors.TesseraWarning, stacklevel=4)
 
 

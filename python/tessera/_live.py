@@ -20,7 +20,7 @@ import sys
 import types
 from typing import NamedTuple
 
-from . import _source, dtypes
+from . import _source, dtypes, errors
 
 #: Modules that mean the same to the compiler as to Python.
 _KNOWN = ("math", "operator", "functools", "typing", "dataclasses", "enum", "contextlib", "numpy", "torch", "jax", "ml_dtypes")
@@ -69,18 +69,63 @@ def function_of(value):
     return value if isinstance(value, types.FunctionType) else None
 
 
-def capture(function: types.FunctionType, style: str, decorator: str) -> Captured:
+#: Of classes whose objects were arguments, whether these are dataclasses and enumerations, which are compiled in.
+_COMPILED_IN: dict[type, bool] = {}
+#: Those of them that are not.
+_PASSED: set[type] = set()
+
+
+def is_compiled_in(value) -> bool:
+    """Whether an argument is an object that a launch cannot pass, and that stands for itself in the kernel's text: one of a dataclass or an
+    enumeration."""
+    kind = type(value)
+    known = _COMPILED_IN.get(kind)
+    if known is None:
+        is_enum = issubclass(kind, enum.Enum) and not issubclass(kind, (int, float, str))
+        known = (is_enum or dataclasses.is_dataclass(kind)) and not hasattr(kind, "__dlpack__") and dtypes.of(value) is None
+        _COMPILED_IN[kind] = known
+        if not known:
+            _PASSED.add(kind)
+    return known
+
+
+def some_are_compiled_in(values) -> bool:
+    """Whether any of these arguments is such an object. A launch asks that of types that it has seen."""
+    kinds = set(map(type, values))
+    return not kinds <= _PASSED and any(map(is_compiled_in, values))
+
+
+def key_of(value):
+    """What two objects have in common that mean the same to a kernel, types and all; it can be hashed."""
+    if isinstance(value, enum.Enum):
+        return type(value), value.name
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return type(value), tuple(key_of(getattr(value, field.name)) for field in dataclasses.fields(value))
+    if isinstance(value, (tuple, list, dict)):
+        items = value.items() if isinstance(value, dict) else value
+        return type(value), tuple(key_of(item) for item in items)
+    if isinstance(value, (bool, int, float, str)) or value is None:
+        # Of numbers, what is read: 0.0 and -0.0 are equal, and NaN is not.
+        return type(value), repr(value)
+    return type(value), id(value)
+
+
+def capture(function: types.FunctionType, style: str, decorator: str, objects: dict[str, object] | None = None) -> Captured:
     """Reads a kernel's function and everything that it needs.
 
     Args:
         function: The kernel's function.
         style: ``"block"`` where ``tessera.tile`` stands for ``cuda.tile``, else ``"own"``.
         decorator: The decorator that counts, in terms of ``__tile__`` (``cuda.tile``) and ``__tessera__``.
+        objects: Arguments that are compiled in, by the names of their parameters, which the kernel does not have then.
 
     Raises:
         SourceError: Python has no text of a function.
+        ArgumentError: an object that has no expression.
     """
     reader = _Reader(style)
+    reader.objects = objects or {}
+    reader.root = function
     reader.extra[id(function)] = [f"__kernel__ = {decorator}"]
     root, name = reader.function(function)
     return Captured(root, name, reader.modules, reader.guards, reader.indents[root])
@@ -94,6 +139,9 @@ class _Reader:
         self.indents: dict[str, int] = {}
         self.extra: dict[int, list[str]] = {}
         self.units: dict[int, tuple[str, str]] = {}
+        # The kernel's function, and arguments that stand for themselves in its text.
+        self.root: types.FunctionType | None = None
+        self.objects: dict[str, object] = {}
         # What has been read stays alive: an object's number is its own only while it lives.
         self.kept: list[object] = []
 
@@ -146,8 +194,16 @@ class _Reader:
         self.indents[unit] = source.indent
         before = f"{unit}_names"
         lines = _Lines(self)
+        if owner is self.root and self.objects:
+            source = source.without(set(self.objects))
+            for parameter, value in self.objects.items():
+                lines.compiled_in(parameter, value)
         if isinstance(owner, types.FunctionType):
-            source = source.replaced(lines.signature(owner, source, read))
+            pieces = lines.signature(owner, source.tree.body[0], read)
+            pieces |= lines.namesake(owner, source, read, own)
+        else:
+            pieces = lines.body(owner, source.tree.body[0], read)
+        source = source.replaced(pieces)
         self.modules[unit] = Text(source.file, source.text, before)
         for wanted, members in _source.names(source.tree).items():
             value = read(wanted)
@@ -159,6 +215,10 @@ class _Reader:
         self.modules[before] = Text(f"<names of {name}>", "\n".join(lines.text) + "\n", None)
         self._inner_imports(source.tree)
         return unit, name
+
+    def guard_attribute(self, owner, name: str):
+        """Has the kernel read again where an object's attribute is another one."""
+        self.guards.append(Guard(lambda wanted: getattr(owner, wanted, _UNBOUND), name, getattr(owner, name, _UNBOUND)))
 
     def namespace(self, value, members: dict) -> str:
         """A module that stands for an object of which only attributes are asked for."""
@@ -192,25 +252,90 @@ class _Lines:
         self.reader = reader
         self.text = ["import cuda.tile as __tile__", "import tessera as __tessera__", "import math as __math__", "import typing as __typing__"]
 
-    def signature(self, function: types.FunctionType, source: _source.Source, read) -> dict[ast.expr, str]:
-        """Names for those annotations and defaults of a function that stand for what they were when it was defined: what is put in their
-        places."""
-        annotations, defaults = _source.signature(source.tree)
+    def signature(self, function: types.FunctionType, node: ast.AST, read, of: str = "") -> dict[ast.expr, str]:
+        """Names for those annotations and defaults of a function that stand for what they were when it was defined, or have been since: what is put
+        in their places. `of` tells methods of a class apart."""
+        for attribute in ("__code__", "__defaults__", "__kwdefaults__"):
+            self.reader.guard_attribute(function, attribute)
+        keywords = function.__kwdefaults__ or {}
+        for parameter, value in keywords.items():
+            self.reader.guards.append(Guard(lambda wanted, owner=keywords: owner.get(wanted, _UNBOUND), parameter, value))
+        annotations, defaults = _source.signature(node)
         pieces: dict[ast.expr, str] = {}
-        for parameter, node in annotations:
+        for parameter, expression in annotations:
             value = function.__annotations__.get(parameter)
-            unknown = any(read(name) is _UNBOUND and not hasattr(builtins, name) for name in _source.names_in(node))
+            unknown = any(read(name) is _UNBOUND and not hasattr(builtins, name) for name in _source.names_in(expression))
             said = self._annotation(value) if unknown and not isinstance(value, str) else None
             if said is not None:
-                pieces[node] = f"__annotation_{parameter}"
-                self.text.append(f"{pieces[node]} = {said}")
+                pieces[expression] = f"__annotation_{of}{parameter}"
+                self.text.append(f"{pieces[expression]} = {said}")
         positional = function.__code__.co_varnames[: function.__code__.co_argcount]
         given = function.__defaults__ or ()
-        values = dict(zip(positional[len(positional) - len(given) :], given, strict=True)) | (function.__kwdefaults__ or {})
-        for parameter, node in defaults:
-            if parameter in values and _source.names_in(node):
-                pieces[node] = f"__default_{parameter}"
-                self.bind(pieces[node], values[parameter], {})
+        values = dict(zip(positional[len(positional) - len(given) :], given, strict=True)) | keywords
+        for parameter, expression in defaults:
+            if parameter in values:
+                self._place(pieces, expression, f"__default_{of}{parameter}", values[parameter])
+        return pieces
+
+    def compiled_in(self, parameter: str, value):
+        """Binds the name of a parameter to the object that it was given.
+
+        Raises:
+            ArgumentError: an object that has no expression.
+        """
+        said = self._item(value)
+        if said is None:
+            what = f"a `{type(value).__name__}` with something in it that no kernel can be compiled for"
+            raise errors.ArgumentError(f"`{parameter}` is {what}: {value!r}")
+        self.text.append(f"{parameter} = {said}")
+
+    def _place(self, pieces: dict[ast.expr, str], expression: ast.expr, name: str, value):
+        """Puts a name for a live value in an expression's place, where the expression does not say that value. What has no expression is what the
+        text says."""
+        said = None if _source.says(expression, value) else self._item(value)
+        if said is not None:
+            pieces[expression] = name
+            self.text.append(f"{name} = {said}")
+
+    def namesake(self, function: types.FunctionType, source: _source.Source, read, own: set[str]) -> dict[ast.expr, str]:
+        """Another name for what a function calls by its own: a static method does not stand in its module, where its name may stand for
+        something else."""
+        value = read(source.name)
+        if value is _UNBOUND or source.name in own or function_of(value) is function:
+            return {}
+        nodes = _source.reads(source.tree.body[0], source.name)
+        if not nodes:
+            return {}
+        self.reader.guards.append(Guard(read, source.name, value))
+        alias = f"__outer_{source.name}"
+        self.bind(alias, value, _source.names(source.tree).get(source.name, {}))
+        return dict.fromkeys(nodes, alias)
+
+    def body(self, cls: type, node: ast.ClassDef, read) -> dict[ast.expr, str]:
+        """Names for what a class's attributes, fields and methods have that its text does not say any more."""
+        pieces: dict[ast.expr, str] = {}
+        fields = {field.name: field for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+        defaults = getattr(cls, "_field_defaults", {})
+        for statement in node.body:
+            if isinstance(statement, ast.FunctionDef):
+                held = vars(cls).get(statement.name)
+                method = getattr(held, "__func__", getattr(held, "fget", held))
+                self.reader.guards.append(Guard(vars(cls).get, statement.name, held))
+                if isinstance(method, types.FunctionType):
+                    pieces |= self.signature(method, statement, read, f"{statement.name}_")
+                continue
+            name, expression = _source.assigned(statement)
+            if expression is None or issubclass(cls, enum.Enum):
+                continue
+            held = vars(cls).get(name, _UNBOUND)
+            self.reader.guards.append(Guard(lambda wanted: vars(cls).get(wanted, _UNBOUND), name, held))
+            # What objects are made with was fixed when the class was made; what the class holds was not.
+            if name in fields and fields[name].default is not dataclasses.MISSING:
+                held, expression = fields[name].default, _source.default_of_field(expression)
+            elif name in defaults:
+                held = defaults[name]
+            if held is not _UNBOUND and not isinstance(held, types.MemberDescriptorType):
+                self._place(pieces, expression, f"__attribute_{name}", held)
         return pieces
 
     def bind(self, name: str, value, members: dict):
@@ -292,7 +417,11 @@ class _Lines:
         if isinstance(value, float):
             return _float(float(value))
         if type(value).__module__ == "numpy" and hasattr(value, "item") and getattr(value, "shape", None) == ():
-            return self._value(value.item())
+            kept = value.item()
+            # An array without axes may hold something else later; NumPy's scalars never change.
+            if hasattr(value, "ctypes"):
+                self.reader.guards.append(Guard(lambda kept, owner=value: kept if repr(owner.item()) == repr(kept) else _UNBOUND, kept, kept))
+            return self._value(kept)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if field.init]
             self.reader.guards.extend(Guard(lambda name, owner=value: getattr(owner, name, _UNBOUND), *field) for field in fields)
@@ -306,7 +435,7 @@ class _Lines:
             joined = ", ".join(items)
             if isinstance(value, list):
                 kept = list(value)
-                self.reader.guards.append(Guard(lambda kept, owner=value: kept if owner == kept else _UNBOUND, kept, kept))
+                self.reader.guards.append(Guard(lambda kept, owner=value: kept if _same(owner, kept) else _UNBOUND, kept, kept))
                 return f"[{joined}]"
             return f"({joined},)" if items else "()"
         return None
@@ -367,6 +496,11 @@ def _place(owner, name: str):
     if name in free:
         return owner.__closure__[free.index(name)]
     return owner.__globals__ if name in owner.__globals__ else None
+
+
+def _same(items: list, kept: list) -> bool:
+    """Whether a list holds the very objects that it held: equal ones, as 1, 1.0 and True, mean different things."""
+    return len(items) == len(kept) and all(item is known for item, known in zip(items, kept, strict=True))
 
 
 def _filled(cell: types.CellType) -> bool:

@@ -45,6 +45,23 @@ class Source(NamedTuple):
         text = b"".join(lines).decode()
         return self._replace(text=text, tree=ast.parse(text))
 
+    def without(self, names: set[str]) -> Source:
+        """The text of a function without some of its parameters, whose names stand for something around it then. Lines keep their numbers."""
+        args = self.tree.body[0].args
+        positional = [*args.posonlyargs, *args.args]
+        defaults = [None] * (len(positional) - len(args.defaults)) + args.defaults
+        every = [*zip(positional, defaults, strict=True), *zip(args.kwonlyargs, args.kw_defaults, strict=True)]
+        kept: list[str] = []
+        for arg, default in every:
+            if arg.arg in names:
+                continue
+            if arg in args.kwonlyargs and positional and "*" not in kept:
+                kept.append("*")
+            kept.append(ast.unparse(arg) + ("" if default is None else f" = {ast.unparse(default)}"))
+        first, last = every[0][0], every[-1][1] or every[-1][0]
+        span = {"lineno": first.lineno, "col_offset": first.col_offset, "end_lineno": last.end_lineno, "end_col_offset": last.end_col_offset}
+        return self.replaced({ast.Name("", **span): ", ".join(kept)})
+
 
 #: Texts that were read, by their code: a file that is changed later is another text than the one that Python runs.
 _READ: dict[types.CodeType, Source] = {}
@@ -160,9 +177,8 @@ def _holds(node: ast.expr, line: int, end_line: int, column: int, end_column: in
     return (node.lineno, node.col_offset) <= (line, column) and (end_line, end_column) <= (node.end_lineno, node.end_col_offset)
 
 
-def signature(tree: ast.Module) -> tuple[list[tuple[str, ast.expr]], list[tuple[str, ast.expr]]]:
+def signature(node: ast.AST) -> tuple[list[tuple[str, ast.expr]], list[tuple[str, ast.expr]]]:
     """The annotations of a definition's parameters, and their defaults, each with the parameter's name."""
-    node = tree.body[0]
     args = node.value.args if isinstance(node, ast.Assign) else node.args
     positional = [*args.posonlyargs, *args.args]
     annotations = [(arg.arg, arg.annotation) for arg in [*positional, *args.kwonlyargs] if arg.annotation is not None]
@@ -174,6 +190,38 @@ def signature(tree: ast.Module) -> tuple[list[tuple[str, ast.expr]], list[tuple[
 def names_in(node: ast.AST) -> set[str]:
     """The names that an expression reads."""
     return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+
+
+def says(node: ast.expr, value) -> bool:
+    """Whether an expression is the plain constant that a value is. A list is none: it may hold something else later."""
+    if not (value is None or type(value) in (bool, int, float, str)):
+        return False
+    try:
+        return repr(ast.literal_eval(node)) == repr(value)
+    except (ValueError, TypeError):
+        return False
+
+
+def reads(definition: ast.AST, name: str) -> list[ast.expr]:
+    """Where the body of a function reads a name; a lambda has none."""
+    inside = [node for statement in getattr(definition, "body", []) for node in ast.walk(statement)]
+    return [node for node in inside if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)]
+
+
+def assigned(statement: ast.stmt) -> tuple[str, ast.expr | None]:
+    """The name that a statement of a class gives a value, and what it gives it; nothing where it does not."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(target=ast.Name(id=name), value=value):
+            return name, value
+        case _:
+            return "", None
+
+
+def default_of_field(node: ast.expr) -> ast.expr:
+    """What a field's expression says for its default: itself, or the `default` of a call of `dataclasses.field`."""
+    if isinstance(node, ast.Call):
+        return next((keyword.value for keyword in node.keywords if keyword.arg == "default"), node)
+    return node
 
 
 def own_names(code: types.CodeType) -> set[str]:

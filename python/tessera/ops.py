@@ -8,6 +8,8 @@ host or on a GPU, of any library; results are arrays of the same library on the 
 from __future__ import annotations
 
 import inspect
+import numbers
+import sys
 from typing import Any
 
 from . import _device, _native, errors
@@ -26,9 +28,18 @@ def _signature(row: dict, variant: str | None) -> dict:
     return row["signatures"].get(variant or row["default"] or "") or next(iter(row["signatures"].values()))
 
 
+def _library(array) -> str:
+    """The library that an array is of; classes made from PyTorch's are PyTorch's."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, getattr(torch, "Tensor", ())):
+        return "torch"
+    library = type(array).__module__.split(".")[0]
+    return "jax" if library == "jaxlib" else library
+
+
 def _like(first, dtype: str, shape: list[int]):
-    """A new array of the library and the device of an array."""
-    library = type(first).__module__.split(".")[0]
+    """A new array of the library and the device of an array; of NumPy's for JAX, whose own cannot be written."""
+    library = _library(first)
     if library == "torch":
         import torch
 
@@ -37,6 +48,9 @@ def _like(first, dtype: str, shape: list[int]):
         import cupy
 
         return cupy.empty(shape, dtype=dtype)
+    if library == "jax" and any(device.platform != "cpu" for device in first.devices()):
+        text = "JAX's arrays cannot be written, so that there is no memory for results on its GPU: pass `out`, or arrays on the CPU"
+        raise errors.ArgumentError(text)
     import numpy
 
     if dtype not in numpy.sctypeDict:
@@ -44,6 +58,23 @@ def _like(first, dtype: str, shape: list[int]):
 
         return numpy.empty(shape, dtype=getattr(ml_dtypes, dtype))
     return numpy.empty(shape, dtype=dtype)
+
+
+def _given_back(first, made):
+    """A result as an array of the library of the inputs."""
+    if _library(first) != "jax":
+        return made
+    import jax
+
+    # Its memory is nobody else's from now on, so that JAX may take it as it lies.
+    return jax.device_put(made, next(iter(first.devices())))
+
+
+def _is_number(value) -> bool:
+    """Whether it is a number of Python's or one of NumPy's, ``ml_dtypes``' included."""
+    if isinstance(value, numbers.Real):
+        return True
+    return type(value).__module__.split(".")[0] in ("numpy", "ml_dtypes") and getattr(value, "shape", None) == ()
 
 
 def _variant_of(row: dict, given: dict, variant: str | None) -> str | None:
@@ -56,12 +87,12 @@ def _variant_of(row: dict, given: dict, variant: str | None) -> str | None:
 
 def _bind(row: dict, args: tuple, keywords: dict, variant: str | None) -> tuple[dict, dict, str | None]:
     """Arrays and numbers by name, and the variant."""
-    named, numbers = {}, {}
+    named, values = {}, {}
     for name, value in keywords.items():
         if value is None:
             continue
-        if name in row["scalars"] and isinstance(value, (int, float)):
-            numbers[name] = float(value)
+        if name in row["scalars"] and _is_number(value):
+            values[name] = float(value)
         else:
             named[name] = value
     order = _signature(row, variant)["order"]
@@ -71,7 +102,7 @@ def _bind(row: dict, args: tuple, keywords: dict, variant: str | None) -> tuple[
         if name in named:
             raise errors.ArgumentError(f"`{row['name']}` is given `{name}` twice")
         named[name] = value
-    return named, numbers, _variant_of(row, named, variant)
+    return named, values, _variant_of(row, named, variant)
 
 
 def call(name: str, *args, variant: str | None = None, out=None, stream=None, **keywords):
@@ -96,7 +127,7 @@ def call(name: str, *args, variant: str | None = None, out=None, stream=None, **
         raise errors.ArgumentError(f"there is no operator `{name}`")
     if variant is not None and variant not in row["signatures"]:
         raise errors.ArgumentError(f"`{name}` has no variant `{variant}`: it is one of {', '.join(repr(own) for own in row['signatures'])}")
-    arrays, numbers, variant = _bind(row, args, keywords, variant)
+    arrays, values, variant = _bind(row, args, keywords, variant)
     if out is not None and not isinstance(out, dict):
         given = out if isinstance(out, (tuple, list)) else (out,)
         results = [result for result, _ in _signature(row, variant)["outputs"]]
@@ -105,12 +136,14 @@ def call(name: str, *args, variant: str | None = None, out=None, stream=None, **
         out = dict(zip(results, given, strict=False))
     arrays.update(out or {})
     host = _device.host()
-    planned = _native.Call(name, variant, arrays, list(numbers.items()), host)
+    stream_of = _native.stream(stream)
+    planned = _native.Call(name, variant, arrays, list(values.items()), host, stream_of)
     first = next(iter(arrays.values()))
     made = [arrays[result] if given else _like(first, dtype, shape) for result, dtype, shape, given in planned.outputs()]
-    planned.run(made, _native.stream(stream))
+    planned.run(made, stream_of)
     if _device.WATCHERS:
         _device.tell(host, arrays.values())
+    made = [one if any(one is given for given in arrays.values()) else _given_back(first, one) for one in made]
     return made[0] if len(made) == 1 else tuple(made)
 
 

@@ -51,6 +51,16 @@ def test_every_type(dtype):
     assert same(copied(x), x)
 
 
+def test_truth_values_are_gathered():
+    @ct.kernel
+    def kernel(x, out, T: ct.Constant[int]):
+        ct.store(out, (0,), ct.gather(x, ct.arange(T, dtype=ct.int32) + 95))
+
+    x, out = np.ones(100, np.bool_), np.ones(16, np.bool_)
+    ct.launch(None, (1,), kernel, (x, out, 16))
+    assert out.tolist() == [True] * 5 + [False] * 11
+
+
 def test_steps_views_and_transposes():
     base = np.arange(200, dtype=np.float32)
     out = np.zeros(300, np.float32)
@@ -112,6 +122,8 @@ def test_numbers_of_numpy():
     out = np.zeros(16, np.float32)
     ct.launch(None, (1,), fill, (out, np.float32(2), np.int64(3), np.bool_(True), np.int32(16)))
     assert (out == 6).all()
+    ct.launch(None, (1,), fill, (out, ml_dtypes.bfloat16(2.5), np.uint8(3), np.bool_(False), np.int32(16)))
+    assert (out == 5.5).all()
 
 
 def test_subclasses_and_files(tmp_path):
@@ -162,6 +174,25 @@ def test_jax_arrays_are_read_and_never_written():
         copied(x, np.zeros(100, bool))
 
 
+def test_operators_give_jax_what_is_jax_s():
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.linspace(-1, 1, 40, dtype=jax.numpy.bfloat16).reshape(4, 10)
+    y = tessera.ops.relu(x)
+    assert isinstance(y, jax.Array) and y.dtype == x.dtype and y.devices() == x.devices() and (y == jax.nn.relu(x)).all()
+    values, indices = tessera.ops.top_k(x, variant="largest", out={"values": np.zeros((4, 3), x.dtype), "indices": np.zeros((4, 3), np.int32)})
+    assert isinstance(values, np.ndarray) and (indices == [9, 8, 7]).all(), "results that were given are their own"
+    assert isinstance(tessera.ops.relu(np.ones(3, np.float32)), np.ndarray)
+
+
+NUMBERS = [2, np.float32(2), np.int64(2), np.float64(2), ml_dtypes.bfloat16(2), np.array(2.0)]
+
+
+@pytest.mark.parametrize("alpha", NUMBERS, ids=lambda value: type(value).__name__)
+def test_numbers_of_operators(alpha):
+    x, y = np.arange(5, dtype=np.float32), np.ones(5, np.float32)
+    assert (tessera.ops.vector(x, y, variant="axpy", alpha=alpha) == 2 * x + y).all()
+
+
 class Shaped(Speaks):
     """A result that NumPy does not see."""
 
@@ -182,6 +213,53 @@ def test_torch_tensors():
     out = torch.zeros(30, 40)
     ct.launch(None, (2, 3), copy_rows, (square.t(), out, 16))
     assert torch.equal(out, square.t())
+
+
+def test_classes_made_from_pytorch_s():
+    torch = pytest.importorskip("torch")
+
+    class Sub(torch.Tensor):
+        pass
+
+    x = torch.arange(100.0).as_subclass(Sub)
+    for given in (x, torch.nn.Parameter(torch.arange(100.0)), torch.arange(100.0).as_subclass(Sub).requires_grad_()):
+        out = torch.zeros(100)
+        ct.launch(None, (7,), copy, (given, out, 16))
+        assert torch.equal(out, torch.arange(100.0))
+    assert isinstance(tessera.ops.relu(x), torch.Tensor)
+
+
+class Waits:
+    """An array on a GPU that says on which stream it is asked for."""
+
+    def __dlpack__(self, *, stream=None, max_version=None):
+        raise RuntimeError(f"stream {stream}")
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+
+def test_arrays_on_a_gpu_are_asked_for_on_the_stream_of_the_launch():
+    for stream, says in ((None, "stream 1$"), (0, "stream 1$"), (2, "stream 2$"), (4096, "stream 4096$")):
+        with pytest.raises(tessera.ArgumentError, match=says):
+            ct.launch(stream, (1,), copy, (Waits(), Waits(), 16))
+        with pytest.raises(tessera.ArgumentError, match=says):
+            tessera.ops.relu(Waits(), stream=stream)
+
+
+def test_streams_of_interfaces():
+    class Stream:
+        device = 0
+
+        def __init__(self, stream):
+            self.__cuda_array_interface__ = {"shape": (100,), "typestr": "<f4", "data": (4096, False), "version": 3, "stream": stream}
+
+    for stream in (0, -1, "one"):
+        with pytest.raises(tessera.ArgumentError, match=f"the stream {stream}, which is none"):
+            ct.launch(None, (1,), copy, (Stream(stream), Stream(stream), 16))
+    for stream in (None, 1, 2, 4096):
+        with pytest.raises(tessera.DeviceError, match="GPU 0"):
+            ct.launch(None, (1,), copy, (Stream(stream), Stream(stream), 16))
 
 
 def test_arrays_that_share_memory():

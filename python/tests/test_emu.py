@@ -274,6 +274,8 @@ def test_numbers_have_the_parameters_type():
         (1.5, 0x3FC00000),
         (np.float32(1.5), 0x3FC00000),
         (np.float64(2), 0x40000000),
+        (1e60, 0x7F800000),
+        (-1e60, 0xFF800000),
         (True, 1),
         (None, 0),
     ):

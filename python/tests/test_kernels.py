@@ -7,7 +7,7 @@ import linecache
 import textwrap
 import threading
 import types
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -211,6 +211,82 @@ def test_classes_of_a_function_with_bases_and_methods():
     assert (run(kernel_of(lambda v: thing.both(v)))[1] == (np.arange(1000) + 4) * 2).all()
 
 
+@dataclasses.dataclass
+class Settings:
+    tile: int = 128
+    by: float = 1.0
+    FACTOR: ClassVar[float] = 2.0
+    extra = 0.5
+
+    def applied(self, v, more=0.0):
+        return v * self.FACTOR + self.by + self.extra + more
+
+
+SETTINGS = Settings()
+
+
+def test_attributes_of_classes_that_change(monkeypatch):
+    kernel = kernel_of(lambda v: SETTINGS.applied(v))
+    assert (run(kernel)[1] == np.arange(1000) * 2 + 1.5).all()
+    monkeypatch.setattr(Settings, "FACTOR", 3.0)
+    assert (run(kernel)[1] == np.arange(1000) * 3 + 1.5).all()
+    monkeypatch.setattr(Settings, "extra", 1)
+    assert (run(kernel)[1] == np.arange(1000) * 3 + 2).all()
+    # What an object was made with is its own.
+    monkeypatch.setattr(Settings, "by", 9.0)
+    assert (run(kernel)[1] == np.arange(1000) * 3 + 2).all()
+    monkeypatch.setattr(Settings.applied, "__defaults__", (10.0,))
+    assert (run(kernel)[1] == np.arange(1000) * 3 + 12).all()
+    compiled = kernel._native()
+    run(kernel)
+    assert kernel._native() is compiled, "nothing has changed"
+
+
+def test_defaults_that_change(monkeypatch):
+    def scaled(v, by=2.0, *, plus=1.0):
+        return v * by + plus
+
+    kernel = kernel_of(lambda v: scaled(v))
+    assert (run(kernel)[1] == np.arange(1000) * 2 + 1).all()
+    monkeypatch.setattr(scaled, "__defaults__", (3.0,))
+    assert (run(kernel)[1] == np.arange(1000) * 3 + 1).all()
+    monkeypatch.setitem(scaled.__kwdefaults__, "plus", 5.0)
+    assert (run(kernel)[1] == np.arange(1000) * 3 + 5).all()
+
+
+def lessened(v):
+    return v / 2
+
+
+class Namesakes:
+    @staticmethod
+    def lessened(v):
+        return lessened(v) + 1
+
+
+def test_a_static_method_is_not_the_function_of_its_name(monkeypatch):
+    kernel = kernel_of(lambda v: Namesakes.lessened(v))
+    assert (run(kernel)[1] == np.arange(1000) / 2 + 1).all()
+    monkeypatch.setitem(globals(), "lessened", lambda v: v)
+    assert (run(kernel)[1] == np.arange(1000) + 1).all()
+
+
+def test_lists_whose_items_become_equal_ones_of_other_types():
+    flags = [1, 0]
+    kernel = kernel_of(lambda v: v + (0.5 if isinstance(flags[0], bool) else 0.0))
+    assert (run(kernel)[1] == np.arange(1000)).all()
+    flags[0] = True
+    assert (run(kernel)[1] == np.arange(1000) + 0.5).all()
+
+
+def test_arrays_without_axes_that_change():
+    factor = np.array(2.0)
+    kernel = kernel_of(lambda v: v * factor)
+    assert (run(kernel)[1] == np.arange(1000) * 2).all()
+    factor[()] = 3.0
+    assert (run(kernel)[1] == np.arange(1000) * 3).all()
+
+
 def test_texts_that_are_indented_oddly():
     @ct.kernel
     def kernel(x, out, T: ConstInt):
@@ -323,6 +399,48 @@ def test_other_modules_with_late_annotations_and_cutile_by_its_own_name(tmp_path
 # Launches.
 
 
+class Colour(enum.Enum):
+    PLAIN = "plain"
+    BRIGHT = "bright"
+
+
+@pytest.mark.parametrize("device", ["cpu", "emu"])
+def test_objects_of_dataclasses_and_enumerations(device):
+    @ct.kernel
+    def kernel(
+        x,
+        config: ct.Constant,  # its tile and its factor
+        out,
+        colour: ct.Constant = Colour.PLAIN,
+    ):
+        i = ct.bid(0)
+        v = ct.load(x, (i,), (config.tile,)) * config.scale
+        ct.store(out, (i,), v + 1 if colour == Colour.BRIGHT else v)
+
+    x = np.arange(1000, dtype=np.float32)
+
+    def ran(*args, **keywords):
+        out = np.full(1000, np.nan, np.float32)
+        kernel.launch((x, args[0], out, *args[1:]), grid=(8,), keywords=keywords)
+        return out
+
+    with tessera.use(device):
+        config = Config(128)
+        assert (ran(config) == x * 2).all()
+        assert (ran(config, Colour.BRIGHT) == x * 2 + 1).all()
+        assert (ran(Config(128, 3.0), colour=Colour.BRIGHT) == x * 3 + 1).all()
+        config.scale = 4.0
+        assert (ran(config) == x * 4).all(), "what an object holds now"
+        compiled = kernel._native_with({"config": config})
+        assert kernel._native({"config": Config(128, 4.0)}) is compiled and kernel._native({"config": Config(128, 4)}) is not compiled
+        with pytest.raises(tessera.ArgumentError, match="is given `config` twice|`config` is a"):
+            kernel.launch((x, config, x), grid=(8,), keywords={"config": 3})
+        with pytest.raises(tessera.ArgumentError, match="`config` is a `Config` with something in it that no kernel"):
+            ran(Config(128, object()))
+        with pytest.raises(tessera.ArgumentError, match="takes 4 arguments, and 5 are given"):
+            ran(config, Colour.PLAIN, 1)
+
+
 def test_tuples_with_arrays_lists_of_arrays_and_types():
     @ct.kernel
     def kernel(pair, several, out, shape: ct.Constant, kind: ct.Constant, T: ConstInt):
@@ -410,6 +528,19 @@ def test_what_kernels_print(capsys):
 
     ct.launch(None, (1,), kernel, (np.zeros(1, np.float32),))
     assert capsys.readouterr().out == "7\nn 0\n"
+
+
+@pytest.mark.parametrize("device", ["cpu", "emu"])
+def test_what_kernels_print_before_they_stop(capsys, device):
+    @ct.kernel
+    def kernel(x):
+        print("so far", ct.bid(0))
+        # Threads meet for the sum, so that the one that prints has done so.
+        ct.assert_(ct.sum(ct.load(x, (0,), (1024,))) > 0, "no more")
+
+    with tessera.use(device), pytest.raises(tessera.KernelFault, match="no more"):
+        ct.launch(None, (1,), kernel, (np.zeros(1024, np.float32),))
+    assert capsys.readouterr().out == "so far 0\n"
 
 
 def test_texts_and_signatures(tmp_path):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
+import types
 
 import ml_dtypes
 import numpy as np
@@ -196,6 +198,38 @@ def test_times_are_those_of_the_call():
     assert low <= high
     with pytest.raises(ValueError, match="none of"):
         testing.do_bench(lambda: None, warmup=1, rep=1, return_mode="fastest")
+
+
+class Bar:
+    """What tqdm is asked for."""
+
+    made: list[Bar] = []
+
+    def __init__(self, **said):
+        self.said, self.n = said, 0
+        Bar.made.append(self)
+
+    def update(self, count):
+        self.n += count
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.closed = True
+
+
+def test_progress_counts_rows_by_tqdm_where_it_is_there(tmp_path, monkeypatch):
+    auto = types.ModuleType("tqdm.auto")
+    auto.tqdm = Bar
+    monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
+    monkeypatch.setitem(sys.modules, "tqdm.auto", auto)
+    found = testing.sweep("relu", out=tmp_path / "r.jsonl", sizes="n=1024,4096", precision="fp32", device="cpu")
+    (bar,) = Bar.made
+    assert bar.closed and bar.n == len(found.rows) == 2 and bar.said["desc"] == "relu" and bar.said["disable"] is None
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    testing.sweep("relu", out=tmp_path / "r.jsonl", sizes="n=1024", precision="fp32", device="cpu")
+    assert Bar.made == [bar]
 
 
 def test_sweeps_write_the_files_that_are_compared_and_shown(tmp_path):

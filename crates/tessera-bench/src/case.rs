@@ -117,6 +117,12 @@ impl CaseKey {
         format!("{:016x}", digest.finish())
     }
 
+    /// Bus bandwidth over algorithm bandwidth, of a collective.
+    pub fn bus_factor(&self) -> Option<f64> {
+        let collective = crate::collectives::Collective::parse(&self.operator)?;
+        Some(collective.bus_factor(usize::try_from(self.size.get("ranks")?).ok()?))
+    }
+
     /// The operator with its variant: `gemm nt`.
     pub fn title(&self) -> String {
         if self.variant.is_empty() { self.operator.clone() } else { format!("{} {}", self.operator, self.variant) }
@@ -339,6 +345,12 @@ pub struct DeviceState {
     pub reasons: Option<u64>,
     /// Processes that compute on the device.
     pub processes: Option<u32>,
+    /// Of several ranks, the one whose median of the block is the largest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest_rank: Option<u32>,
+    /// The smallest of the ranks' medians, in nanoseconds; a collective's own time is that of the slowest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fastest_rank_ns: Option<f64>,
 }
 
 impl DeviceState {

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Version 1.1 added `order` and `process` of a session, `place` and `process` of a block, and `processes`, `places` and
-//! `ci95_processes_ns` of a summary; files of 1.0 are read as of one process in one place.
+//! `ci95_processes_ns` of a summary; files of 1.0 are read as of one process in one place. Rows of collectives have `bus_bytes_s` in their summary, and
+//! `slowest_rank` and `fastest_rank_ns` in their blocks' `device`; their samples are the slowest rank's.
 //!
 //! A file whose last record is not an `end` with `run` = `planned` is incomplete. Readers ignore unknown fields and kinds,
 //! and refuse another major version. What is absent is null; a number that JSON lacks is a string.
@@ -226,6 +227,9 @@ pub struct SummaryRecord {
     pub times: Option<Summary>,
     /// Useful bytes a second.
     pub bytes_s: Option<f64>,
+    /// Of a collective, what a rank's link carries at least in a second, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus_bytes_s: Option<f64>,
     /// Useful operations a second.
     pub flops_s: Option<f64>,
     /// Least time over median: the share of the measured ceiling.
@@ -249,6 +253,7 @@ impl SummaryRecord {
             first_launch_ns: None,
             times: None,
             bytes_s: None,
+            bus_bytes_s: None,
             flops_s: None,
             efficiency: None,
             bound: None,

@@ -285,11 +285,8 @@ fn entries_of(
 /// The operator's first quick problem of each variant (or of one) with the given extents in place of its own. A variant that no quick problem has
 /// takes, where calls know it, the extents of the first one, or at the edges of tiles, that go with it; else its first problem of any list.
 fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, SelectionError> {
-    let Shapes { extents, numbers, variant } = shapes;
+    let Shapes { extents, numbers, variant } = of_operator(operator, shapes)?;
     let variant = variant.as_deref();
-    if let Some((number, _)) = numbers.iter().find(|(name, _)| operator.numbers.iter().all(|(own, _)| own != name)) {
-        return Err(SelectionError::Number { number: number.clone(), operator: operator.name });
-    }
     let mut problems: Vec<Problem> = Vec::new();
     let is_wanted =
         |problem: &Problem, wanted: &str| wanted == problem.variant || wanted.split(' ').all(|word| problem.has(word));
@@ -321,7 +318,7 @@ fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, S
     own.retain(|problem| extents.iter().all(|(name, _)| has(problem, name)));
     for problem in own {
         let mut changed = vec![problem.clone()];
-        for (name, values) in extents {
+        for (name, values) in &extents {
             let each = |problem: Problem| values.iter().filter_map(move |&value| problem.with(name, value));
             changed = changed.into_iter().flat_map(each).collect();
         }
@@ -339,6 +336,22 @@ fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, S
         }
     }
     Ok(problems)
+}
+
+/// The shapes as an operator has them: what is a number of one, as `groups` of a norm, is an extent of another, as of a convolution.
+fn of_operator(operator: &'static Operator, shapes: &Shapes) -> Result<Shapes, SelectionError> {
+    let is_number = |name: &str| operator.numbers.iter().any(|(own, _)| *own == name);
+    let has = |name: &str| (operator.edges)().iter().any(|problem| problem.extents.iter().any(|(own, _)| *own == name));
+    let whole = |value: &f64| (value.fract() == 0.0 && (0.0..=2f64.powi(53)).contains(value)).then_some(*value as u64);
+    let mut own = Shapes { numbers: Vec::new(), ..shapes.clone() };
+    for (name, values) in &shapes.numbers {
+        match values.iter().map(whole).collect::<Option<Vec<u64>>>() {
+            _ if is_number(name) => own.numbers.push((name.clone(), values.clone())),
+            Some(extents) if has(name) => own.extents.push((name.clone(), extents)),
+            _ => return Err(SelectionError::Number { number: name.clone(), operator: operator.name }),
+        }
+    }
+    Ok(own)
 }
 
 /// An error where no case can be done: sizes that clash with the variant, or a variant that there is not.
@@ -428,6 +441,20 @@ mod tests {
     fn sizes(extents: &[(&str, &[u64])], variant: Option<&str>) -> Sizes {
         let extents = extents.iter().map(|(name, values)| (name.to_string(), values.to_vec())).collect();
         Sizes::Given(vec![Shapes { extents, variant: variant.map(Into::into), ..Shapes::default() }])
+    }
+
+    #[test]
+    fn a_number_of_one_operator_is_an_extent_of_another() {
+        let groups = |values: &[f64]| {
+            let numbers = vec![("groups".to_string(), values.to_vec())];
+            Sizes::Given(vec![Shapes { numbers, variant: Some("nhwc".to_string()), ..Shapes::default() }])
+        };
+        let found = select(&["conv2d"], &["fp32"], groups(&[1.0, 2.0])).expect("cases");
+        let all: Vec<u64> = found.iter().map(|entry| entry.problem.get("groups")).collect();
+        assert!(all.contains(&1) && all.contains(&2), "{all:?}");
+        let wrong = select(&["conv2d"], &["fp32"], groups(&[0.5])).expect_err("half a group");
+        assert_eq!(wrong, "`groups` is no number of conv2d");
+        assert_eq!(select(&["softmax"], &[], groups(&[1.0])).expect_err("no groups"), "`groups` is no number of softmax");
     }
 
     #[test]

@@ -476,6 +476,7 @@ impl Runner<'_> {
         row.batch = Some(timed.batch);
         row.first_launch_ns = Some(timed.first_launch_ns);
         row.bytes_s = Some(case.work.min_bytes() as f64 / times.median_ns * 1e9);
+        row.bus_bytes_s = row.bytes_s.zip(case.key.bus_factor()).map(|(rate, factor)| rate * factor);
         row.flops_s = Some(case.work.flops as f64 / times.median_ns * 1e9);
         row.efficiency = attainable.map(|a| a.ns / times.median_ns);
         row.bound = attainable.map(|a| a.bound);

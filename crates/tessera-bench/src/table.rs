@@ -88,7 +88,10 @@ fn versus(versus: &Versus) -> String {
 /// Useful bytes or operations a second in the case's own unit.
 pub fn throughput(row: &Row, summary: &SummaryRecord) -> Option<String> {
     match row.case.work.metric {
-        Metric::Bandwidth => summary.bytes_s.map(|r| units::rate(r, "B/s")),
+        Metric::Bandwidth => summary.bytes_s.map(|r| {
+            let bus = summary.bus_bytes_s.map_or(String::new(), |bus| format!(", bus {}", units::rate(bus, "B/s")));
+            format!("{}{bus}", units::rate(r, "B/s"))
+        }),
         Metric::Compute => summary.flops_s.map(|r| units::rate(r, "FLOP/s")),
     }
 }
@@ -134,6 +137,10 @@ pub fn footer(results: &Results) -> Footer {
         "vs baseline: time of the fastest valid baseline over this row's with its 95 % interval, from blocks that took turns"
             .to_string(),
     ];
+    if results.rows.iter().any(|row| row.case.key.bus_factor().is_some()) {
+        let text = "collectives: times are the slowest rank's; throughput is the message over the time (algorithm bandwidth), bus what a rank's link carries at least";
+        definitions.push(text.to_string());
+    }
     definitions.extend(ceiling_line(results));
     let mut counts = counts.join(", ");
     if !results.complete() {

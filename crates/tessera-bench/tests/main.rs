@@ -7,6 +7,7 @@ mod synthetic;
 mod toy;
 
 mod arrays;
+mod collectives;
 mod coverage;
 mod device;
 mod duel;
@@ -21,6 +22,7 @@ mod recorded;
 mod relocate;
 mod report;
 mod sample;
+mod scale;
 mod session;
 mod specials;
 mod supervise;

@@ -27,7 +27,7 @@ pub(crate) enum Command {
     Check(Check),
     /// Check, then time operators, and print a table.
     #[command(
-        after_help = "Examples:\n  tessera bench\n  tessera bench gemm --precision fp32 --sizes m=1024,n=1024,k=1024 --out results.jsonl\n  tessera bench kernels.py::add a=randn:f32[n] b=randn:f32[n] c=empty:f32[n] TILE=256 --grid 'cdiv(n,256)' --sizes n=1024..4096*2"
+        after_help = "Examples:\n  tessera bench\n  tessera bench gemm --precision fp32 --sizes m=1024,n=1024,k=1024 --out results.jsonl\n  tessera bench all_reduce --ranks 4 --sizes bytes=4096..1073741824*4 --precision bf16\n  tessera bench kernels.py::add a=randn:f32[n] b=randn:f32[n] c=empty:f32[n] TILE=256 --grid 'cdiv(n,256)' --sizes n=1024..4096*2"
     )]
     Bench(Bench),
     /// Compile a kernel and print it at one level.
@@ -137,6 +137,13 @@ pub(crate) struct Run {
     /// Fixes every choice of the emulator's random schedule; 0 when absent.
     #[arg(long)]
     pub(crate) seed: Option<u64>,
+    /// How many ranks run a function with a mesh of one axis: on the CPU, with `--device cuda` on a GPU each, and where torchrun, MPI or Slurm
+    /// started this process, one rank a process. As many as the mesh has when absent.
+    #[arg(long, value_name = "N")]
+    pub(crate) ranks: Option<usize>,
+    /// Compare the ranks' calls before each exchange: calls that do not match are found before they hang.
+    #[arg(long)]
+    pub(crate) check_calls: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
@@ -441,7 +448,7 @@ pub(crate) enum Mode {
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// Operators, or a suite: `quick`, `seed`, `all`, or kernels, `FILE::KERNEL,KERNEL`, and their arguments as `run` takes
-    /// them. The quick suite when nothing is named.
+    /// them, or collectives (see `--ranks`). The quick suite when nothing is named.
     pub(crate) subjects: Vec<String>,
     /// Blocks along each axis, `X[,Y[,Z]]`, for a kernel, also of names in `--sizes`: `cdiv(m,128),n`; `auto` for declarative ones.
     #[arg(long)]
@@ -458,6 +465,16 @@ pub(crate) struct Bench {
     /// and its grid are written with: `x=randn:f32[m,2*n]`. `@FILE` has such extents in each line.
     #[arg(long)]
     pub(crate) sizes: Option<String>,
+    /// Ranks of collectives (`all_reduce`, `reduce_scatter`, `all_gather`, `all_to_all`, `broadcast`, `send_recv`, or all: `collectives`): 2 on
+    /// the CPU, all GPUs on `cuda` when absent. Under a launcher (torchrun, MPI, Slurm) they are the processes that it started.
+    #[arg(long, value_name = "N")]
+    pub(crate) ranks: Option<usize>,
+    /// How ranks of collectives exchange: `threads`, `tcp` on the CPU, `nccl`, `tessera` on `cuda`; all of them in turns when absent.
+    #[arg(long, value_name = "WAY,...", value_delimiter = ',')]
+    pub(crate) over: Vec<String>,
+    /// Be one rank that `bench` asks on the standard input.
+    #[arg(long, hide = true)]
+    pub(crate) member: bool,
     /// Where to run: `cpu`, `emu` (checks once, times nothing), `cuda` or `cuda:N`.
     #[arg(long)]
     pub(crate) device: Option<String>,

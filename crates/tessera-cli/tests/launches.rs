@@ -237,3 +237,16 @@ fn maps_are_strided_stepped_and_filled() {
         .wrong("tessera emu k.ptx --grid 1 --block 8 'map(a=zeros:f32[4,4,4,4];channels=4;pixels=4;lower=0)' 0 0 y=empty:f32[8]");
     assert!(wrong.contains("corners of the im2col mode have 2 coordinates"), "{wrong}");
 }
+
+#[test]
+fn what_a_kernel_printed_before_it_stopped_is_printed() {
+    let text = "import cuda.tile as ct\n\n@ct.kernel\ndef k(x):\n    print('so far')\n    ct.assert_(ct.sum(ct.load(x, (0,), (1024,))) > 0, 'no more')\n";
+    let folder = Folder::new(&[("k.py", text)]);
+    for device in ["cpu", "emu"] {
+        let (code, text) = folder.run(&["run", "k.py::k", "x=zeros:f32[1024]", "--grid", "1", "--device", device]);
+        assert!(
+            code == 2 && text.starts_with("so far\n") && text.contains("assertion failed: no more"),
+            "{device}: {code}\n{text}"
+        );
+    }
+}

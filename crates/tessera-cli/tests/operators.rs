@@ -187,7 +187,7 @@ const ELEMENTWISE: [(&str, &str); 44] = [
 ];
 
 /// The same of convolution, attention's relatives, tables and caches, mixtures of experts, scans, sorts and sparse matrices: of several results one.
-const FURTHER: [(&str, &str); 34] = [
+const FURTHER: [(&str, &str); 36] = [
     ("conv2d x=arange:f32[1,1,3,3] weight=ones:f32[1,1,2,2]", "y: f32[1, 1, 2, 2] = [8, 12, 20, 24]"),
     (
         "conv2d_backward x=arange:f32[1,1,3,3] weight=ones:f32[1,1,2,2] dy=ones:f32[1,1,2,2]",
@@ -234,6 +234,8 @@ const FURTHER: [(&str, &str); 34] = [
     ("prefix_sum x=arange:f32[6] variant=exclusive", "y: f32[6] = [0, 0, 1, 3, 6, 10]"),
     ("masked_select x=arange:f32[5] mask=ones:i8[5]", "count: i32[1] = [5]"),
     ("masked_select x=arange:f32[5] mask=ones:i8[5]", "y: f32[5] = [0, 1, 2, 3, 4]"),
+    ("masked_select x=arange:f32[5] mask=zeros:i8[5]", "y: f32[5] = [0, 0, 0, 0, 0]"),
+    ("masked_select x=arange:f32[5] mask=arange:i8[5]", "y: f32[5] = [1, 2, 3, 4, 0]"),
     ("sort x=const(7):i32[5] variant=order", "order: i32[5] = [0, 1, 2, 3, 4]"),
     (
         "spmv values=const(2):f32[3] columns=arange:i32[3] row_offsets=arange:i32[4] x=arange:f32[3] y=empty:f32[3]",

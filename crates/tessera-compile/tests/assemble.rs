@@ -6,6 +6,7 @@
 //! all of them on every target.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -14,18 +15,36 @@ use tessera_compile::ptx::{Assembler, Optimize};
 use tessera_compile::{OptLevel, compile_for};
 use tessera_types::Arch;
 
-use crate::devices::{TARGETS, assembler, assembly_fault};
+use crate::devices::{AssemblyFault, TARGETS, assembler, assembly_fault};
 use crate::library::{self, Case};
 
-/// What is wrong with a kernel on a target.
-fn fault(case: &Case, arch: Arch, assembler: &Assembler) -> Option<String> {
+/// Something that is wrong with a kernel on a target.
+#[derive(Clone, Debug)]
+enum Fault {
+    /// It does not compile.
+    Refused(String),
+    /// It gives something up. What costs something would be as slow as it is quiet: a kernel without its roles takes three times as long.
+    GivenUp(String),
+    Assembly(AssemblyFault),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Refused(why) | Fault::GivenUp(why) => f.write_str(why),
+            Fault::Assembly(fault) => fault.fmt(f),
+        }
+    }
+}
+
+/// All that is wrong with a kernel on a target.
+fn faults(case: &Case, arch: Arch, assembler: &Assembler) -> Vec<Fault> {
     let made = match compile_for(&case.compiled(), arch, OptLevel::default()) {
         Ok(made) => made,
-        Err(found) => return Some(found[0].message.clone()),
+        Err(found) => return vec![Fault::Refused(found[0].message.clone())],
     };
-    // What costs something would be as slow as it is quiet: a kernel without its roles takes three times as long.
-    let given_up = made.remark().map(|remark| remark.message);
-    given_up.or_else(|| assembly_fault(&made.kernel, assembler, Optimize::Full))
+    let given_up = made.remark().map(|remark| Fault::GivenUp(remark.message));
+    given_up.into_iter().chain(assembly_fault(&made.kernel, assembler, Optimize::Full).map(Fault::Assembly)).collect()
 }
 
 /// What a short run takes: of each kernel in each precision the largest problem, and of its targets every third, for the next precision
@@ -48,37 +67,60 @@ fn share() -> Vec<(Case, Arch)> {
     taken
 }
 
-/// What is not mended yet, and is told by name when the test runs: a kernel of an operator, the precisions and the targets in which it has a fault, and what
-/// the fault's text contains. Another fault of theirs is a fault.
-type Open = ([&'static str; 2], &'static [&'static str], &'static [Arch], &'static str);
+/// What is not mended yet, and is told by name when the test runs: a kernel of an operator, the precisions and the targets in which it has a fault, and
+/// which. Another fault of theirs is a fault.
+type Open = ([&'static str; 2], &'static [&'static str], &'static [Arch], Excused);
+
+/// A fault that is known.
+#[derive(Clone, Copy, Debug)]
+enum Excused {
+    /// Registers do not suffice for so many bytes at most.
+    Spills(u32),
+    /// Rows are read twice for want of registers.
+    ReadsAgain,
+}
+
+impl Excused {
+    fn covers(self, fault: &Fault) -> bool {
+        match (self, fault) {
+            (Excused::Spills(most), Fault::Assembly(AssemblyFault::Spills(bytes))) => *bytes <= most,
+            (Excused::ReadsAgain, Fault::GivenUp(why)) => why.contains("is loaded again"),
+            (Excused::Spills(_) | Excused::ReadsAgain, Fault::Refused(_) | Fault::GivenUp(_) | Fault::Assembly(_)) => false,
+        }
+    }
+}
 
 const ALL: &[Arch] = &TARGETS;
 const CLUSTERS: &[Arch] = &[Arch::Sm90a, Arch::Sm100a];
-/// Registers do not suffice.
-const SPILLS: &str = "spills";
-/// Rows are read twice for want of registers.
-const AGAIN: &str = "is loaded again";
 
-const OPEN: [Open; 6] = [
-    (["add_layer_norm_backward", "add_layer_norm_backward_wide"], &["fp32"], &[Arch::Sm100a], SPILLS),
-    (["attention_varlen", "attention_varlen_alibi"], &["fp32"], &[Arch::Sm100a], SPILLS),
-    (["top_k", "select"], &["bf16", "fp16", "fp32", "fp64"], ALL, SPILLS),
-    (["top_k", "select_again"], &["bf16", "fp16", "fp32", "fp64"], ALL, SPILLS),
-    (
-        ["add_layer_norm", "add_layer_norm"],
-        &["bf16", "fp16", "fp32", "fp8_e4m3@accum(fp32)", "fp8_e5m2@accum(fp32)"],
-        CLUSTERS,
-        SPILLS,
-    ),
-    (["add_layer_norm", "add_layer_norm"], &["bf16", "fp16", "fp32", "fp64"], CLUSTERS, AGAIN),
+const OPEN: [Open; 10] = [
+    (["add_layer_norm_backward", "add_layer_norm_backward_wide"], &["fp32"], &[Arch::Sm100a], Excused::Spills(40)),
+    (["top_k", "select"], &["bf16", "fp16", "fp32"], ALL, Excused::Spills(576)),
+    (["top_k", "select"], &["fp64"], ALL, Excused::Spills(400)),
+    (["top_k", "select_again"], &["bf16", "fp16", "fp32"], ALL, Excused::Spills(576)),
+    (["top_k", "select_again"], &["fp64"], ALL, Excused::Spills(168)),
+    (["add_layer_norm", "add_layer_norm"], &["fp8_e4m3@accum(fp32)", "fp8_e5m2@accum(fp32)"], CLUSTERS, Excused::Spills(1320)),
+    (["add_layer_norm", "add_layer_norm"], &["bf16", "fp16"], CLUSTERS, Excused::Spills(1488)),
+    (["add_layer_norm", "add_layer_norm"], &["fp32"], CLUSTERS, Excused::Spills(2964)),
+    (["add_layer_norm", "add_layer_norm"], &["fp64"], CLUSTERS, Excused::Spills(11368)),
+    (["add_layer_norm", "add_layer_norm"], &["bf16", "fp16", "fp32", "fp64"], CLUSTERS, Excused::ReadsAgain),
 ];
 
 /// The row that knows a fault.
-fn known(case: &Case, arch: Arch, fault: &str) -> Option<usize> {
-    OPEN.iter().position(|(names, precisions, targets, text)| {
+fn known(case: &Case, arch: Arch, fault: &Fault) -> Option<usize> {
+    OPEN.iter().position(|(names, precisions, targets, excused)| {
         let is_it = *names == [case.operator, case.kernel] && precisions.contains(&case.policy);
-        is_it && targets.contains(&arch) && fault.contains(text)
+        is_it && targets.contains(&arch) && excused.covers(fault)
     })
+}
+
+#[test]
+fn a_known_fault_excuses_no_other() {
+    let spills = |bytes| Fault::Assembly(AssemblyFault::Spills(bytes));
+    assert!(Excused::Spills(8).covers(&spills(8)) && !Excused::Spills(8).covers(&spills(12)));
+    let again = Fault::GivenUp("a row of `x` is loaded again".to_string());
+    assert!(Excused::ReadsAgain.covers(&again) && !Excused::Spills(8).covers(&again) && !Excused::ReadsAgain.covers(&spills(8)));
+    assert!(!Excused::ReadsAgain.covers(&Fault::Refused("a row of `x` is loaded again".to_string())));
 }
 
 #[test]
@@ -91,35 +133,35 @@ fn library_kernels_assemble_without_spills() {
         let count = work.iter().filter(|(_, own)| *own == arch).count();
         assert!(count >= 40, "only {count} kernels on {arch}");
     }
-    let (next, faults, met) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
+    let (next, found, met) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
     let start = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
             scope.spawn(|| {
                 while let Some((case, arch)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Some(fault) = fault(case, *arch, &assembler) {
+                    for fault in faults(case, *arch, &assembler) {
                         if let Some(row) = known(case, *arch, &fault) {
                             println!("open: {arch} {}: {fault}", case.name);
                             met.lock().expect("no thread panicked").insert((row, case.policy, *arch));
                             continue;
                         }
-                        faults.lock().expect("no thread panicked").push(format!("{arch} {}: {fault}", case.name));
+                        found.lock().expect("no thread panicked").push(format!("{arch} {}: {fault}", case.name));
                     }
                 }
             });
         }
     });
-    let mut faults = faults.into_inner().expect("no thread panicked");
+    let mut found = found.into_inner().expect("no thread panicked");
     println!("{} assemblies in {:?}", work.len(), start.elapsed());
-    faults.sort();
-    assert!(faults.is_empty(), "{} of {} assemblies:\n{}", faults.len(), work.len(), faults.join("\n"));
+    found.sort();
+    assert!(found.is_empty(), "{} faults of {} assemblies:\n{}", found.len(), work.len(), found.join("\n"));
     // A short run takes a precision on some of the targets.
     let met = met.into_inner().expect("no thread panicked");
-    for (at, (names, precisions, targets, text)) in OPEN.iter().enumerate().filter(|_| everything) {
+    for (at, (names, precisions, targets, excused)) in OPEN.iter().enumerate().filter(|_| everything) {
         for (precision, arch) in precisions.iter().flat_map(|precision| targets.iter().map(move |arch| (*precision, *arch))) {
             assert!(
                 met.contains(&(at, precision, arch)),
-                "{names:?} {precision} on {arch}: `{text}` is mended, and still in the list"
+                "{names:?} {precision} on {arch}: {excused:?} is mended, and still in the list"
             );
         }
     }

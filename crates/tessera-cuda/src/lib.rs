@@ -16,11 +16,13 @@ mod symbols;
 
 mod cublaslt;
 mod libcuda;
+mod nccl;
 mod nvml;
 mod nvtx;
 mod stdout;
 
 pub use cublaslt::{BlasLaunch, CublasLt, CublasLtError, Product};
 pub use libcuda::driver;
+pub use nccl::{Nccl, NcclCall, NcclComm, NcclError, NcclId, NcclOperation, NcclReduction, OnComm, queue as queue_nccl};
 pub use nvml::{DeviceFacts, Nvml, NvmlDevice, NvmlError, Readings};
 pub use stdout::captured;

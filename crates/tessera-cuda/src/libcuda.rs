@@ -92,6 +92,7 @@ symbols! {
     event_destroy = "cuEventDestroy_v2": fn(Handle);
     event_record = "cuEventRecord": fn(Handle, Handle);
     event_synchronize = "cuEventSynchronize": fn(Handle);
+    event_query = "cuEventQuery": fn(Handle);
     event_elapsed = "cuEventElapsedTime": fn(*mut f32, Handle, Handle);
     module_load = "cuModuleLoadDataEx": fn(*mut Handle, *const c_void, c_uint, *mut c_uint, *mut *mut c_void);
     module_unload = "cuModuleUnload": fn(Handle);

@@ -273,6 +273,11 @@ impl Event {
         self.context.table()?.stream_wait_event(stream, self.handle)
     }
 
+    /// Whether it was reached.
+    pub fn is_reached(&self) -> Result<bool> {
+        self.context.table()?.event_query(self.handle)
+    }
+
     /// Waits until it was reached.
     pub fn synchronize(&self) -> Result<()> {
         self.context.table()?.event_synchronize(self.handle)

@@ -159,6 +159,8 @@ table! {
     event_record(event: EventHandle, stream: StreamHandle);
     /// Waits until the event was reached.
     event_synchronize(event: EventHandle);
+    /// Whether the event was reached; reports faults of kernels before it.
+    event_query(event: EventHandle) -> bool;
     /// Milliseconds between two reached events.
     event_elapsed_ms(start: EventHandle, end: EventHandle) -> f32;
 

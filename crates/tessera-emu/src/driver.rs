@@ -513,6 +513,7 @@ fn table(options: &EmuOptions, console: Arc<Console>) -> std::result::Result<Dri
         Ok(())
     });
     slot!(event_synchronize, |d, _event| d.healthy());
+    slot!(event_query, |d, _event| d.healthy().map(|()| true));
     slot!(event_elapsed_ms, |d, start: EventHandle, end: EventHandle| {
         let state = d.state();
         let at = |event: EventHandle| state.events.get(&event.0).copied().flatten();

@@ -18,7 +18,7 @@ def sigmoid_of_power(t):
 
 def activated(t, ACT):
     if ACT == 1:
-        return ct.maximum(t, 0.0)
+        return ct.maximum(t, 0.0, propagate_nan=True)
     if ACT == 2:
         # (1 + tanh z) / 2 is the sigmoid of 2 z, and z a sum of t and its cube.
         scale = -LOG2_E * SQRT_8_OVER_PI

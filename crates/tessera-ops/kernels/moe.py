@@ -14,12 +14,14 @@ NOTHING = -float("inf")
 @tessera.kernel
 def gate(logits, weights, ids, ROWS: ct.Constant[int], BINS: ct.Constant[int], K: ct.Constant[int], SLOTS: ct.Constant[int],
          RENORMALISED: ct.Constant[bool], ACC: ct.Constant):
-    """The K largest logits of each token, of equal ones the first, and their part of the softmax over all experts, or over these."""
+    """The K largest logits of each token, of equal ones the first, and their part of the softmax over all experts, or over these. NaN counts as
+    infinite, so that each slot has an expert; it is in all of the token's weights."""
     i = ct.bid(0)
     v = ct.load(logits, (i, 0), (ROWS, BINS), padding_mode=ct.PaddingMode.NEG_INF).astype(ACC)
     expert, slot = ct.arange(BINS, dtype=ct.int32)[None, :], ct.arange(SLOTS, dtype=ct.int32)[None, :]
-    largest = ct.max(v, axis=1, keepdims=True)
+    largest = ct.max(v, axis=1, keepdims=True, propagate_nan=True)
     total = ct.sum(ct.exp(v - largest), axis=1, keepdims=True)
+    v = ct.where(v == v, v, -NOTHING)
     chosen = ct.full((ROWS, SLOTS), NOTHING, ACC)
     found = ct.zeros((ROWS, SLOTS), ct.int32)
     # A logit may be no more than NOTHING: what is taken is told by its number.

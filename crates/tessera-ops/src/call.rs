@@ -270,7 +270,9 @@ impl Operator {
         let (variant, signature) = self.signature(call.variant)?;
         let names: Vec<&str> = call.tensors.iter().map(|(name, _)| *name).collect();
         self.refuse_unknown(&names, &call.scalars, variant, &signature)?;
-        self.refuse_absent(&names, &call.scalars, variant, &signature)?;
+        signature.refuse_numbers(&call.scalars)?;
+        self.refuse_unread(&names, &call.scalars, variant, &signature)?;
+        self.refuse_sizeless(&names, variant, &signature)?;
         let find = |operand: Operand| call.tensors.iter().find(|(name, _)| *name == operand.name()).map(|(_, tensor)| tensor);
         let given: Vec<(Operand, &Tensor)> = signature.arrays().filter_map(|operand| Some((operand, find(operand)?))).collect();
         // What has a type of its own does not say what the others hold.
@@ -300,15 +302,10 @@ impl Operator {
         self.set_scalars(&mut plan, &call.scalars)?;
         let result = |operand: &Operand| {
             let output = OutputArray { given: find(*operand).cloned(), ..OutputArray::of(*operand, &plan, &sizes) };
-            match output.given.as_ref().map(Tensor::dtype).filter(|found| *found != output.dtype) {
-                Some(found) => {
-                    let OutputArray { name, dtype: wanted, .. } = output;
-                    Err(CallError::OutputType { operator: self.name, output: name, found, wanted, input: one.dtype() })
-                }
-                None => Ok(output),
-            }
+            self.refuse_output_type(&output, output.given.as_ref().map(Tensor::dtype), one.dtype())?;
+            Ok(output)
         };
-        let outputs = signature.outputs.iter().map(result).collect::<Result<Vec<_>, _>>()?;
+        let outputs = signature.outputs.iter().map(result).collect::<Result<Vec<_>, CallError>>()?;
         let in_place = |spec: &crate::TensorSpec| {
             let found = given.iter().find(|(operand, _)| operand.name() == spec.name && spec.role == Role::Input);
             found
@@ -403,8 +400,8 @@ impl Operator {
         }
     }
 
-    /// Asks for the outputs that are read as well, or of which nothing else says how large they are.
-    fn refuse_absent(
+    /// Asks for the outputs that are read as well.
+    pub(crate) fn refuse_unread(
         &self,
         given: &[&str],
         scalars: &[(&str, f64)],
@@ -412,15 +409,33 @@ impl Operator {
         signature: &Signature,
     ) -> Result<(), CallError> {
         let rereads = scalars.iter().any(|(name, value)| signature.rereads == Some(*name) && *value != 0.0);
-        for (at, output) in signature.outputs.iter().enumerate().filter(|(_, output)| !given.contains(&output.name())) {
-            let what = match (at == 0 && rereads || signature.updated.contains(&output.name()), signature.says_sizes(*output)) {
-                (true, _) => "not given, but read as well",
-                (_, true) => "not given, and nothing else says how large it is",
-                (false, false) => continue,
-            };
-            return Err(self.wrong(variant, signature, output.name(), what));
+        let is_read = |(at, output): (usize, &Operand)| at == 0 && rereads || signature.updated.contains(&output.name());
+        let absent =
+            signature.outputs.iter().enumerate().find(|&(at, output)| !given.contains(&output.name()) && is_read((at, output)));
+        match absent {
+            Some((_, output)) => Err(self.wrong(variant, signature, output.name(), "not given, but read as well")),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Asks for the outputs of which nothing else says how large they are.
+    fn refuse_sizeless(&self, given: &[&str], variant: &str, signature: &Signature) -> Result<(), CallError> {
+        let absent = signature.outputs.iter().find(|output| !given.contains(&output.name()) && signature.says_sizes(**output));
+        match absent {
+            Some(output) => {
+                Err(self.wrong(variant, signature, output.name(), "not given, and nothing else says how large it is"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a result of another type than the operator gives.
+    pub(crate) fn refuse_output_type(&self, output: &OutputArray, found: Option<DType>, input: DType) -> Result<(), CallError> {
+        let &OutputArray { name, dtype: wanted, .. } = output;
+        match found.filter(|found| *found != wanted) {
+            Some(found) => Err(CallError::OutputType { operator: self.name, output: name, found, wanted, input }),
+            None => Ok(()),
+        }
     }
 
     /// The operator's policy for arrays of a type: the one that gives results of the type that is wanted, where there is one, else the

@@ -6,6 +6,7 @@
 //! [`OPERATORS`]; adding one is a kernel file, a Rust file under `set/`, and a line there.
 //!
 //! A [`Call`] has the same plans on one's own arrays, with the choices of a lockfile where it has one; [`softmax`], [`gemm`] and the other functions are calls.
+//! [`ranked`] has programs of several ranks that are made of them.
 
 mod ahead;
 mod call;
@@ -19,6 +20,7 @@ mod outline;
 mod packing;
 mod pattern;
 mod problem;
+pub mod ranked;
 mod repeated;
 mod set;
 mod signature;

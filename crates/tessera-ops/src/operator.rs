@@ -256,6 +256,7 @@ impl Operator {
         if policy.parts().is_some() && !taken().any(|own| own.parts() == policy.parts()) {
             return Err(Unsupported(format!("{} takes no factors apart, as `{policy}` says", self.name)));
         }
+        self.refuse_kind(problem)?;
         self.whole((self.plan)(problem, policy, machine)?, policy, machine)
     }
 
@@ -265,6 +266,7 @@ impl Operator {
     /// # Errors
     /// As for [`Operator::plan`].
     pub fn ways(&self, problem: &Problem, policy: Policy, machine: Machine) -> Result<Vec<PossibleWay>, Unsupported> {
+        self.refuse_kind(problem)?;
         self.ways.as_ref().map_or(Ok(Vec::new()), |ways| (ways.of)(problem, policy, machine))
     }
 
@@ -274,7 +276,19 @@ impl Operator {
     /// As for [`Operator::plan`], and where that is no way of this operator's.
     pub fn plan_in(&self, problem: &Problem, policy: Policy, machine: Machine, way: &Way) -> Result<Plan, Unsupported> {
         let Some(ways) = &self.ways else { return Err(Unsupported(format!("{} is cut in one way alone", self.name))) };
+        self.refuse_kind(problem)?;
         self.whole((ways.plan)(problem, policy, machine, way)?, policy, machine)
+    }
+
+    /// Refuses a problem of a variant that there is not. Words behind a variant are for the plan, as are all of an operator that has but one.
+    fn refuse_kind(&self, problem: &Problem) -> Result<(), Unsupported> {
+        let (kind, variants) = (problem.kind(), self.calls.variants);
+        let is_it = |variant: &str| kind.strip_prefix(variant).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+        if variants == [""] || variants.iter().any(|variant| is_it(variant)) {
+            return Ok(());
+        }
+        let known: Vec<String> = variants.iter().map(|variant| format!("`{variant}`")).collect();
+        Err(Unsupported(format!("{} has no variant `{kind}`: it is one of {}", self.name, known.join(", "))))
     }
 
     /// Refuses a policy whose storage and result are not those of one that is listed: a conversion's kernel takes any pair of types, and of those
@@ -303,6 +317,7 @@ impl Operator {
     /// # Errors
     /// As for [`Operator::plan`], and what the rung's kernels do not do.
     pub fn plan_on(&self, rung: &Rung, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+        self.refuse_kind(problem)?;
         self.whole((rung.plan)(problem, policy, machine)?, policy, machine)
     }
 

@@ -47,11 +47,13 @@ impl Operator {
     /// The results of a call, in the operator's order, as it would give them on the CPU; types and shapes are those of any device.
     ///
     /// # Errors
-    /// What [`Operator::resolve`] refuses, values apart; an axis of a result that nothing says.
+    /// What [`Operator::resolve`] refuses, but for devices and what arrays hold; an axis of a result that nothing says.
     pub fn outline(&'static self, call: &OutlineCall<'_>) -> Result<Vec<OutputArray>, CallError> {
         let (variant, signature) = self.signature(call.variant)?;
         let names: Vec<&str> = call.arrays.iter().map(|array| array.name).collect();
         self.refuse_unknown(&names, &call.scalars, variant, &signature)?;
+        signature.refuse_numbers(&call.scalars)?;
+        self.refuse_unread(&names, &call.scalars, variant, &signature)?;
         let find = |operand: Operand| call.arrays.iter().find(|array| array.name == operand.name());
         let given: Vec<(Operand, &Outline<'_>)> =
             signature.arrays().filter_map(|operand| Some((operand, find(operand)?))).collect();
@@ -92,12 +94,11 @@ impl Operator {
         self.set_scalars(&mut plan, &call.scalars)?;
         let outputs: Vec<OutputArray> =
             signature.outputs.iter().map(|operand| OutputArray::of(*operand, &plan, &sizes)).collect();
-        match (call.result, outputs.first()) {
-            (Some(found), Some(output)) if output.dtype != found => {
-                Err(CallError::OutputType { operator: self.name, output: output.name, found, wanted: output.dtype, input: dtype })
-            }
-            _ => Ok(outputs),
+        for (at, (operand, output)) in signature.outputs.iter().zip(&outputs).enumerate() {
+            self.refuse_output_type(output, find(*operand).map(|array| array.dtype), dtype)?;
+            self.refuse_output_type(output, call.result.filter(|_| at == 0), dtype)?;
         }
+        Ok(outputs)
     }
 }
 
@@ -117,8 +118,10 @@ impl Signature {
 
 #[cfg(test)]
 mod tests {
+    use tessera_runtime::Tensor;
+
     use super::*;
-    use crate::find;
+    use crate::{Call, find};
 
     fn gives(name: &str, call: &OutlineCall<'_>) -> String {
         let said = find(name).unwrap().outline(call).map(|outputs| {
@@ -126,6 +129,35 @@ mod tests {
             outputs.iter().map(shown).collect::<Vec<_>>().join(", ")
         });
         said.unwrap_or_else(|error| error.to_string())
+    }
+
+    /// What a call on arrays in memory says, too: its refusal, where both refuse.
+    fn both_refuse(name: &str, call: &OutlineCall<'_>) -> String {
+        let tensors = call.arrays.iter().map(|array| (array.name, Tensor::zeros(array.dtype, array.shape).unwrap())).collect();
+        let call_on_arrays = Call { variant: call.variant, tensors, scalars: call.scalars.clone(), lock: None };
+        let operator = find(name).unwrap();
+        let said = operator.resolve(&call_on_arrays).expect_err("a call that is refused").to_string();
+        assert_eq!(operator.outline(call).expect_err("an outline that is refused").to_string(), said);
+        said
+    }
+
+    #[test]
+    fn an_outline_refuses_what_a_call_refuses() {
+        let of = |name, dtype, shape| Outline { name, dtype, shape };
+        let square = |name| of(name, DType::BF16, &[4, 4]);
+        let products = vec![square("A"), square("B")];
+        let call = OutlineCall { arrays: products.clone(), scalars: vec![("beta", 0.5)], ..OutlineCall::default() };
+        assert!(both_refuse("gemm", &call).contains("`C` is not given, but read as well"));
+        let given = products.into_iter().chain([of("C", DType::F64, &[4, 4])]).collect();
+        let call = OutlineCall { arrays: given, ..OutlineCall::default() };
+        assert_eq!(both_refuse("gemm", &call), "`C` holds `f64`, and gemm of `bf16` gives `f32`");
+        let rows = [of("k", DType::F16, &[2, 1, 4]), of("v", DType::F16, &[2, 1, 4]), of("slots", DType::I32, &[2])];
+        let call = OutlineCall { arrays: rows.to_vec(), ..OutlineCall::default() };
+        assert!(both_refuse("kv_append", &call).contains("`k_cache` is not given, but read as well"));
+        let second =
+            vec![of("x", DType::BF16, &[5, 100]), of("values", DType::BF16, &[5, 7]), of("indices", DType::I64, &[5, 7])];
+        let said = both_refuse("top_k", &OutlineCall { arrays: second, ..OutlineCall::default() });
+        assert!(said.contains("`indices` holds `i64`"), "{said}");
     }
 
     #[test]

@@ -67,6 +67,10 @@ pub struct Signature {
     pub bounds: &'static [[&'static str; 2]],
     /// The array that has a class for each row.
     pub(crate) labels: Option<Labels>,
+    /// The array that says where two of each four neighbours stand.
+    pub(crate) fours: Option<&'static str>,
+    /// Numbers that are more than 0.
+    pub(crate) positive: &'static [&'static str],
     /// Axes whose extents follow from the problem, numbers included, as an image's behind a convolution.
     pub(crate) follows: &'static [Follows],
 }
@@ -112,6 +116,8 @@ impl Signature {
             updated: &[],
             bounds: &[],
             labels: None,
+            fours: None,
+            positive: &[],
             follows: &[],
         }
     }
@@ -166,12 +172,17 @@ impl Signature {
     /// waited for and fetched.
     ///
     /// # Errors
-    /// Bounds that do not rise from 0 to the number of rows, and labels that are no classes.
+    /// Bounds that do not rise from 0 to the number of rows, labels that are no classes, and two places of four neighbours that do not rise.
     pub fn refuse_values<'t>(&self, scalars: &[(&str, f64)], find: impl Fn(&str) -> Option<&'t Tensor>) -> Result<(), CallError> {
         for &[name, rows_of] in self.bounds {
             if let (Some(bounds), Some(of)) = (find(name).filter(|bounds| bounds.device().is_cpu()), find(rows_of)) {
                 refuse_bounds((name, bounds), (rows_of, of))?;
             }
+        }
+        if let Some((name, places)) = self.fours.and_then(|name| Some((name, find(name)?)))
+            && places.device().is_cpu()
+        {
+            refuse_fours(name, places)?;
         }
         self.refuse_labels(scalars, &find)
     }
@@ -195,6 +206,27 @@ impl Signature {
         let why =
             format!("{} at place {at} is no class of `{classes_of}`, which has {classes}, nor `{number}`, {ignored}", values[at]);
         Err(CallError::Values { name, why })
+    }
+
+    /// With an array of places of fours.
+    pub(crate) const fn fours(self, places: &'static str) -> Signature {
+        Signature { fours: Some(places), ..self }
+    }
+
+    /// With numbers that are more than 0.
+    pub(crate) const fn positive(self, positive: &'static [&'static str]) -> Signature {
+        Signature { positive, ..self }
+    }
+
+    /// Refuses a number that has to be more than 0 and is not, as launches are given it, in 32 bits.
+    pub(crate) fn refuse_numbers(&self, scalars: &[(&str, f64)]) -> Result<(), CallError> {
+        let is_wrong = |(name, value): &&(&str, f64)| {
+            let passed = *value as f32;
+            self.positive.contains(name) && !(passed > 0.0 && passed.is_finite())
+        };
+        let Some(&(name, value)) = scalars.iter().find(is_wrong) else { return Ok(()) };
+        let why = "it is a finite number of more than 0, in 32 bits: a factor that is not goes into an array".to_string();
+        Err(CallError::Scalar { name: name.to_string(), value, why })
     }
 
     /// The arrays, those that are read first.
@@ -230,6 +262,37 @@ fn refuse_bounds((name, bounds): (&'static str, &Tensor), (rows_of, of): (&str, 
         (None, ..) => return Ok(()),
     };
     Err(CallError::Values { name, why })
+}
+
+/// Refuses two places of four neighbours of which the first is not the lower one: of what stands in one place only one number could be kept, and tensor
+/// cores say nothing of places that fall.
+fn refuse_fours(name: &'static str, places: &Tensor) -> Result<(), CallError> {
+    let words = places.shape().last().copied().unwrap_or_default().max(1);
+    let all = places.to_f64().map_err(|error| CallError::Memory { name, error })?;
+    for (at, word) in all.iter().enumerate() {
+        let falls = |four: &usize| {
+            let [first, second] = pair_at(*word as i64 as u64, *four);
+            first >= second
+        };
+        if let Some(four) = (0..FOURS).find(falls) {
+            let ([first, second], number, row) = (pair_at(*word as i64 as u64, four), at % words * FOURS + four, at / words);
+            let why = format!(
+                "four neighbours number {number} of row {row} have the places {first} and {second}: the first of two is the lower one, and behind the last \
+                 of a row stand 0 and 1"
+            );
+            return Err(CallError::Values { name, why });
+        }
+    }
+    Ok(())
+}
+
+/// Fours whose places a word has.
+const FOURS: usize = 8;
+
+/// Where two of four neighbours stand, by the word that has them.
+pub(crate) fn pair_at(word: u64, four: usize) -> [usize; 2] {
+    let bits = word >> (four % FOURS * 4);
+    [bits as usize & 3, bits as usize >> 2 & 3]
 }
 
 /// How an operator is called.

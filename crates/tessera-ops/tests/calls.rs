@@ -1,8 +1,8 @@
 //! Calls of the functions: what they refuse, and results for numbers that no random array has.
 
 use tessera_ops::{
-    Channels, Machine, Normalised, Pages, Problem, Scores, Window, attention_decode, conv2d, find, moe_gate, sparse24_compress,
-    sparse24_expand, sparse24_gemm,
+    Call, Channels, Machine, Normalised, OPERATORS, Pages, Problem, Scores, Window, attention_decode, conv2d, find, moe_gate,
+    sparse24_compress, sparse24_expand, sparse24_gemm,
 };
 use tessera_runtime::Tensor;
 use tessera_types::{Arch, DType};
@@ -30,6 +30,87 @@ fn a_gate_takes_no_expert_twice() {
             let [weights, ids] = moe_gate(&logits, 2, normalised).expect("a gate");
             let found = (weights.to_f64().expect("numbers"), ids.to_f64().expect("numbers"));
             assert_eq!(found, (wanted.0.to_vec(), wanted.1.to_vec()), "{logits:?} {normalised:?}");
+        }
+    }
+}
+
+#[test]
+fn a_gate_takes_nan_for_the_largest() {
+    let nan = f32::NAN;
+    for (logits, wanted) in [([1.0, nan, 3.0], [1.0, 2.0]), ([nan, 1.0, -nan], [0.0, 2.0]), ([nan, nan, nan], [0.0, 1.0])] {
+        for normalised in [Normalised::OverAll, Normalised::OverChosen] {
+            let logits = Tensor::from_vec(&[1, 3], logits.to_vec()).expect("memory");
+            let [weights, ids] = moe_gate(&logits, 2, normalised).expect("a gate");
+            assert_eq!(ids.to_f64().expect("numbers"), wanted, "{logits:?} {normalised:?}");
+            assert!(weights.to_f64().expect("numbers").iter().all(|weight| weight.is_nan()));
+        }
+    }
+}
+
+#[test]
+fn a_layer_passes_nan_on() {
+    let operator = find("linear").expect("an operator");
+    let tensor = |shape: &[usize], values: &[f32]| Tensor::from_vec(shape, values.to_vec()).expect("memory");
+    let tensors = vec![
+        ("x", tensor(&[1, 1], &[1.0])),
+        ("weight", tensor(&[3, 1], &[f32::NAN, -2.0, 2.0])),
+        ("bias", tensor(&[3], &[0.0, 1.0, 1.0])),
+    ];
+    let call = Call { variant: Some("relu"), tensors, ..Call::default() };
+    let y = operator.resolve(&call).expect("a plan").run().expect("a result")[0].to_f64().expect("numbers");
+    assert!(y[0].is_nan() && y[1..] == [0.0, 3.0], "{y:?}");
+}
+
+#[test]
+fn scores_are_scaled_by_more_than_nothing() {
+    let q = Tensor::ones(DType::F32, &[1, 1, 2, 64]).expect("memory");
+    for name in ["attention", "attention_lse"] {
+        let said = |scale: f64| {
+            let tensors = ["Q", "K", "V"].map(|name| (name, q.clone())).to_vec();
+            let call = Call { tensors, scalars: vec![("scale", scale)], ..Call::default() };
+            find(name).expect("an operator").resolve(&call).map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(said(0.5), Ok(()));
+        for scale in [0.0, -0.5, f64::NAN, f64::INFINITY, 1e-60] {
+            let why = said(scale).expect_err("a scale that is none");
+            assert!(why.starts_with(&format!("`scale` is {scale}: it is a finite number of more than 0")), "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_variant_that_there_is_not_is_refused() {
+    for operator in OPERATORS.iter().filter(|operator| operator.calls.variants != [""]) {
+        let (problem, policy) = (operator.quick)().remove(0);
+        let policy = policy.parse().expect("a policy");
+        let wrong = Problem { variant: "nonsense".to_string(), ..problem };
+        let why = operator.plan(&wrong, policy, Machine::Cpu).map(drop).expect_err(operator.name).to_string();
+        assert!(why.starts_with(&format!("{} has no variant `nonsense`: it is one of ", operator.name)), "{why}");
+        for rung in operator.ladder {
+            assert_eq!(operator.plan_on(rung, &wrong, policy, Machine::Cpu).map(drop).expect_err(rung.name).to_string(), why);
+        }
+        assert_eq!(operator.ways(&wrong, policy, Machine::Cpu).map(drop).expect_err(operator.name).to_string(), why);
+    }
+}
+
+#[test]
+fn convolutions_that_no_grid_holds_are_refused() {
+    for operator in ["conv2d", "conv2d_backward"] {
+        for variant in ["nchw", "nhwc", "nchw bias", "nhwc bias"] {
+            let extents = |n, c, h, o, r, groups| {
+                vec![("n", n), ("c", c), ("h", h), ("w", h), ("o", o), ("r", r), ("s", r), ("groups", groups)]
+            };
+            // Groups of many tiles, images of many, extents beyond any memory, and beyond 64 bits together.
+            for sizes in [
+                extents(1, 1 << 30, 1, 1 << 30, 1, 1 << 29),
+                extents(1 << 20, 4, 1 << 12, 4, 3, 1),
+                extents(1 << 40, 4, 4, 4, 1, 1),
+                extents(1 << 31, 1 << 31, 1 << 31, 4, 1, 1),
+                extents(u64::MAX, 4, u64::MAX, 4, 3, 2),
+            ] {
+                let why = refusal(operator, &sizes, variant, "fp16->fp16");
+                assert!(why.contains("too many blocks") || why.contains("more than"), "{operator} {sizes:?}: {why}");
+            }
         }
     }
 }
@@ -148,6 +229,26 @@ fn what_is_stored_by_half_says_where_it_does_not_fit() {
     assert!(said(15, 1, 30).contains("`values` has 15 columns"), "{}", said(15, 1, 30));
     assert!(said(18, 1, 36).contains("`places` has 1 columns, and 2 are wanted"), "{}", said(18, 1, 36));
     assert!(said(16, 1, 36).contains("`values` are of 32 columns, and `B` has 36 rows"), "{}", said(16, 1, 36));
+}
+
+#[test]
+fn two_of_four_neighbours_stand_in_two_places() {
+    let values = Tensor::from_vec(&[2, 4], vec![1.0f32; 8]).expect("memory");
+    let b = Tensor::ones(DType::F16, &[8, 8]).expect("memory");
+    let said = |words: [i32; 2]| {
+        let places = Tensor::from_vec(&[2, 1], words.to_vec()).expect("memory");
+        let halves = Tensor::ones(DType::F16, &[2, 4]).expect("memory");
+        let multiplied = sparse24_gemm(&halves, &places, &b).map(drop).map_err(|error| error.to_string());
+        let expanded = sparse24_expand(&values, &places).map(drop).map_err(|error| error.to_string());
+        assert_eq!(multiplied, expanded);
+        expanded
+    };
+    assert_eq!(said([0x4444_44ed, 0x4444_444e]), Ok(()));
+    let equal = said([0x4444_4444, 0x4444_44a4]).expect_err("one place for two");
+    assert!(equal.starts_with("`places`: four neighbours number 1 of row 1 have the places 2 and 2: "), "{equal}");
+    let falls = said([0x4444_4441, 0x4444_4444]).expect_err("places that fall");
+    assert!(falls.starts_with("`places`: four neighbours number 0 of row 0 have the places 1 and 0: "), "{falls}");
+    assert!(said([0x44, 0x4444_4444]).expect_err("nothing behind a row").contains("number 2 of row 0"));
 }
 
 #[test]

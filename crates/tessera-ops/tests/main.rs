@@ -3,6 +3,7 @@
 mod calls;
 mod in_place;
 mod packed;
+mod ranked;
 mod shared;
 mod suite;
 mod values;

@@ -14,7 +14,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use tessera::driver::DevicePtr;
+use tessera::driver::{DevicePtr, StreamHandle};
 use tessera::runtime::{DriverDevice, Tensor};
 use tessera::types::DType;
 
@@ -34,6 +34,8 @@ pub(crate) struct Given {
     /// The GPU it is on; none for host memory.
     pub(crate) gpu: Option<u32>,
     pub(crate) readonly: bool,
+    /// The stream behind whose work its elements are there, where its library says one.
+    pub(crate) ready: Option<StreamHandle>,
     /// What keeps the memory.
     pub(crate) owner: Py<PyAny>,
 }
@@ -47,8 +49,8 @@ pub(crate) fn refuse(py: Python<'_>, text: impl Into<String>) -> PyErr {
 }
 
 impl Given {
-    /// The array that an object is; `None` where it is none.
-    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Given>> {
+    /// The array that an object is; `None` where it is none. `stream` is the one on which it is going to be used, where one was named.
+    pub(crate) fn of(object: &Bound<'_, PyAny>, stream: Option<u64>) -> PyResult<Option<Given>> {
         let py = object.py();
         if let Some(given) = torch::plain(object)? {
             return Ok(Some(given));
@@ -56,7 +58,7 @@ impl Given {
         let module = object.get_type().module()?;
         let module = module.to_str()?;
         let library = module.split_once('.').map_or(module, |(library, _)| library);
-        if library == "torch" && object.hasattr(intern!(py, "data_ptr"))? {
+        if torch::is_tensor(object)? {
             return torch::any(object).map(Some);
         }
         if module.starts_with("numpy.ma") {
@@ -77,7 +79,7 @@ impl Given {
             return of_interface(object, "__cuda_array_interface__").map(Some);
         }
         if object.hasattr(intern!(py, "__dlpack__"))? {
-            return dlpack::of(object).map(Some);
+            return dlpack::of(object, stream).map(Some);
         }
         Ok(None)
     }
@@ -115,7 +117,7 @@ impl Given {
     /// The same array at another address.
     pub(crate) fn at(&self, py: Python<'_>, address: u64) -> Given {
         let (shape, strides, owner) = (self.shape.clone(), self.strides.clone(), self.owner.clone_ref(py));
-        Given { dtype: self.dtype, shape, strides, address, gpu: self.gpu, readonly: self.readonly, owner }
+        Given { dtype: self.dtype, shape, strides, address, gpu: self.gpu, readonly: self.readonly, ready: self.ready, owner }
     }
 
     /// Elements.
@@ -177,7 +179,20 @@ fn of_interface(object: &Bound<'_, PyAny>, interface: &str) -> PyResult<Given> {
     };
     let data: Bound<'_, PyTuple> = item("data")?.ok_or_else(|| missing("data"))?.cast_into()?;
     let (address, readonly): (u64, bool) = (data.get_item(0)?.extract()?, data.get_item(1)?.is_truthy()?);
-    Ok(Given { dtype, shape, strides, address, gpu, readonly, owner: object.clone().unbind() })
+    let ready = if gpu.is_some() { ready(py, item("stream")?)? } else { None };
+    Ok(Given { dtype, shape, strides, address, gpu, readonly, ready, owner: object.clone().unbind() })
+}
+
+/// What the interface of an array on a GPU says of its stream, from its third version on.
+fn ready(py: Python<'_>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Option<StreamHandle>> {
+    let Some(stream) = stream.filter(|stream| !stream.is_none()) else { return Ok(None) };
+    match stream.extract::<u64>() {
+        Ok(handle) if handle != 0 => Ok(Some(StreamHandle(handle))),
+        _ => Err(refuse(
+            py,
+            format!("`__cuda_array_interface__` has the stream {stream}, which is none: it is 1, 2, a handle, or `None`"),
+        )),
+    }
 }
 
 /// The GPU of an array that has an interface, which does not say it.

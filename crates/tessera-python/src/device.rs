@@ -9,7 +9,7 @@ use tessera::emu::{Console, EmuOptions, LaunchOptions, Launched};
 use tessera::runtime::{Device, DriverDevice, KernelError, LaunchOptions as CpuOptions};
 use tessera::types::Device as Product;
 
-use crate::error::{Failure, of_kernel};
+use crate::error::{Failure, of_kernel, show};
 use crate::finding::told;
 
 static CUDA: Mutex<BTreeMap<u32, DriverDevice>> = Mutex::new(BTreeMap::new());
@@ -54,6 +54,7 @@ impl Emulated {
         let (ran, launched) = py.detach(|| self.watched(work));
         ran.map_err(|error| {
             self.forget();
+            show(py, &printed(&launched));
             let (text, findings) = told(&launched);
             // A failed assertion is a trap among the findings, and says more itself.
             match findings.is_empty() || matches!(error, KernelError::Fault { .. }) {
@@ -61,7 +62,7 @@ impl Emulated {
                 false => Failure::plain("sanitizer", text).with_findings(findings).raise(py),
             }
         })?;
-        Ok(launched.iter().map(|launched| launched.report.output.as_str()).collect())
+        Ok(printed(&launched))
     }
 
     /// Does work, and gives what launches meanwhile found and printed.
@@ -76,6 +77,11 @@ impl Emulated {
         let mut known = EMULATED.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(_, emulated)| emulated.number != self.number);
     }
+}
+
+/// What launches printed.
+fn printed(launched: &[Launched]) -> String {
+    launched.iter().map(|launched| launched.report.output.as_str()).collect()
 }
 
 /// How many GPUs there are.

@@ -9,6 +9,7 @@ use pyo3::types::{PyCapsule, PyDict};
 use tessera::types::DType;
 
 use crate::array::{Given, refuse, row_major};
+use crate::stream;
 
 /// `DLTensor`.
 #[repr(C)]
@@ -104,12 +105,20 @@ const PINNED: i32 = 3;
 const MANAGED: i32 = 13;
 
 /// The array of an object that has `__dlpack__`. The capsule is the array's owner and stays unused: dropping it gives the array back.
-pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Given> {
+///
+/// One on a GPU is asked for on the stream on which it is going to be used: its library has that wait for what makes the elements.
+pub(crate) fn of(object: &Bound<'_, PyAny>, stream: Option<u64>) -> PyResult<Given> {
     let py = object.py();
-    let keywords = PyDict::new(py);
+    let (oldest, keywords) = (PyDict::new(py), PyDict::new(py));
+    if let Some(gpu) = gpu_of(object) {
+        // The default stream has the number 1 here, since 0 could mean another one.
+        oldest.set_item("stream", stream::handle(py, stream, gpu)?.0.max(1))?;
+    }
+    keywords.update(oldest.as_mapping())?;
     keywords.set_item("max_version", (1, 0))?;
-    // Libraries from before version 1 know no keyword; arrays that must not be written cannot be given by these.
-    let capsule = object.call_method("__dlpack__", (), Some(&keywords)).or_else(|_| object.call_method0("__dlpack__"));
+    // Libraries from before version 1 do not know that keyword; arrays that must not be written cannot be given by these.
+    let asked = |keywords| object.call_method("__dlpack__", (), Some(keywords));
+    let capsule = asked(&keywords).or_else(|_| asked(&oldest));
     let capsule = capsule.map_err(|error| refuse(py, format!("`{}` gives no array by DLPack: {error}", object.get_type())))?;
     let no_capsule = || refuse(py, format!("`__dlpack__` of `{}` gives no capsule with an array", object.get_type()));
     let capsule: Bound<'_, PyCapsule> = capsule.cast_into().map_err(|_| no_capsule())?;
@@ -162,8 +171,14 @@ impl Array {
         let strides =
             if self.strides.is_null() { row_major(&shape) } else { whole(numbers(self.strides)).ok_or_else(backwards)? };
         let address = self.data as u64 + self.byte_offset;
-        Ok(Given { dtype, shape, strides, address, gpu, readonly, owner: owner() })
+        Ok(Given { dtype, shape, strides, address, gpu, readonly, ready: None, owner: owner() })
     }
+}
+
+/// The GPU on which an object says that its array is.
+fn gpu_of(object: &Bound<'_, PyAny>) -> Option<u32> {
+    let (kind, number): (i32, i32) = object.call_method0("__dlpack_device__").ok()?.extract().ok()?;
+    matches!(kind, CUDA | MANAGED).then_some(number.unsigned_abs())
 }
 
 /// `DLDataTypeCode` with a width.

@@ -261,7 +261,7 @@ pub(crate) fn tensor_map<'py>(
 
 /// The array that an object is, on the host.
 fn on_host(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Given> {
-    let given = array(object, name)?;
+    let given = array(object, name, None)?;
     match given.gpu {
         None => Ok(given),
         Some(gpu) => Err(refuse(

@@ -78,6 +78,15 @@ fn of_report<'a>(kind: &'static str, report: &'a Report, indent: usize) -> Failu
     Failure { kind, text: report.render(false), report: Some(report), block: None, indent, findings: Vec::new() }
 }
 
+/// Gives what a kernel printed before it stopped to where the program's own output goes. Where that takes nothing, the exception of the kernel counts.
+pub(crate) fn show(py: Python<'_>, printed: &str) {
+    if !printed.is_empty()
+        && let Ok(output) = py.import("sys").and_then(|sys| sys.getattr("stdout"))
+    {
+        let _ = output.call_method1("write", (printed,));
+    }
+}
+
 /// The exception of a kernel that does not run.
 pub(crate) fn of_kernel(py: Python<'_>, error: &KernelError, indent: usize) -> PyErr {
     match error {

@@ -16,7 +16,7 @@ use tessera::runtime::{Device, DriverDevice, Kernel as Compiled, KernelError, La
 use crate::array::refuse;
 use crate::constraint;
 use crate::device::{Host, Place, cuda};
-use crate::error::{Failure, of_kernel};
+use crate::error::{Failure, of_kernel, show};
 use crate::grid;
 use crate::guard::Guard;
 use crate::live::{Texts, root};
@@ -122,7 +122,7 @@ impl Kernel {
         host: &Bound<'_, PyAny>,
     ) -> PyResult<Option<(String, Vec<String>)>> {
         let (grid, stream) = (grid::blocks(grid)?, stream::named(stream)?);
-        let told = self.run(py, self.asked(py, args, keywords, grid, block, config)?, stream, host)?;
+        let told = self.run(py, self.asked(py, (args, keywords), (grid, block, config), stream)?, stream, host)?;
         Ok(Some(told).filter(|(printed, notes)| !printed.is_empty() || !notes.is_empty()))
     }
 
@@ -135,7 +135,7 @@ impl Kernel {
         block: Option<u32>,
         config: BTreeMap<String, i64>,
     ) -> PyResult<Vec<String>> {
-        let asked = self.asked(py, args, None, grid::blocks(grid)?, block, Some(config))?;
+        let asked = self.asked(py, (args, None), (grid::blocks(grid)?, block, Some(config)), None)?;
         let values = self.values(&asked, |given, name| given.on_host(py, name))?;
         let launch = py.detach(|| self.on_cpu(&values, &asked)).map_err(|stopped| self.raise(py, stopped))?;
         Ok(launch.written().map(str::to_owned).collect())
@@ -150,7 +150,7 @@ impl Kernel {
         target: &str,
         emit: &str,
     ) -> PyResult<String> {
-        let asked = self.asked(py, args, Some(keywords), LaunchGrid::Auto, None, None)?;
+        let asked = self.asked(py, (args, Some(keywords)), (LaunchGrid::Auto, None, None), None)?;
         let values = self.values(&asked, |given, name| given.on_host(py, name))?;
         let types = self.inner.argument_types(&values).map_err(|error| of_kernel(py, &error, self.indent))?;
         py.detach(|| crate::emit::text(&self.inner, &types, target, emit)).map_err(|error| error.raise(py, self.indent))
@@ -203,11 +203,9 @@ impl Kernel {
     fn asked(
         &self,
         py: Python<'_>,
-        args: &Bound<'_, PyTuple>,
-        keywords: Option<&Bound<'_, PyDict>>,
-        grid: LaunchGrid,
-        block: Option<u32>,
-        config: Option<BTreeMap<String, i64>>,
+        (args, keywords): (&Bound<'_, PyTuple>, Option<&Bound<'_, PyDict>>),
+        (grid, block, config): (LaunchGrid, Option<u32>, Option<BTreeMap<String, i64>>),
+        stream: Option<u64>,
     ) -> PyResult<Asked<'_>> {
         let name = self.inner.name();
         if args.len() > self.parameters.len() {
@@ -221,7 +219,7 @@ impl Kernel {
         }
         let mut named: Vec<(Cow<'_, str>, Argument)> = Vec::with_capacity(self.parameters.len());
         for (parameter, object) in self.parameters.iter().zip(args.iter()) {
-            Argument::collect(&object, parameter.into(), &mut named)?;
+            Argument::collect(&object, parameter.into(), stream, &mut named)?;
         }
         for (key, object) in keywords.into_iter().flatten() {
             let key: String = key.extract()?;
@@ -231,7 +229,7 @@ impl Kernel {
             if at < args.len() {
                 return Err(refuse(py, format!("`{name}` is given `{key}` twice")));
             }
-            Argument::collect(&object, self.parameters[at].as_str().into(), &mut named)?;
+            Argument::collect(&object, self.parameters[at].as_str().into(), stream, &mut named)?;
         }
         let (names, arguments) = named.into_iter().unzip();
         let options = CompileOptions { block, config: config.into_iter().flatten().collect(), ..CompileOptions::default() };
@@ -299,7 +297,13 @@ impl Kernel {
                 let launch = py.detach(|| self.on_cpu(&values, asked)).map_err(|stopped| self.raise(py, stopped))?;
                 self.refuse_readonly(py, asked, launch.written())?;
                 let ran = py.detach(|| launch.run_with(&options));
-                Ok((ran.map_err(|error| of_kernel(py, &error, self.indent))?, notes(&launch)))
+                let printed = ran.map_err(|error| {
+                    if let KernelError::Fault { printed, .. } = &error {
+                        show(py, printed);
+                    }
+                    of_kernel(py, &error, self.indent)
+                });
+                Ok((printed?, notes(&launch)))
             }
             Place::Emulator(emulated) => {
                 let device = &emulated.device;
@@ -361,9 +365,11 @@ impl Kernel {
         device: &DriverDevice,
         stream: Option<u64>,
     ) -> PyResult<(String, Vec<String>)> {
-        let stream = stream::handle(py, stream, device)?;
+        let stream = stream::handle(py, stream, device.properties().ordinal)?;
         let Found { launch, notes, is_kept } = self.found(py, asked, (device, device.properties().ordinal.into()), stream)?;
-        let queued = often::enqueue(&launch, stream, &asked.names, &asked.arguments, |name| self.is_constant(name));
+        let arrays = asked.arguments.iter().flat_map(Argument::arrays);
+        let queued = stream::wait_for(device, stream, arrays)
+            .and_then(|()| often::enqueue(&launch, stream, &asked.names, &asked.arguments, |name| self.is_constant(name)));
         let queued = queued.and_then(|()| match launch.prepared.launch().owns_memory() && !is_kept {
             true => stream::let_go_behind(device, stream),
             false => Ok(()),

@@ -14,7 +14,7 @@ use tessera::ir::bug;
 use tessera::ops::{
     Call as OpsCall, OPERATORS, Operator, Outline, OutlineCall, OutputArray, Repeated, Resolved, Source, find,
 };
-use tessera::runtime::{DriverDevice, PreparedLaunch, Tensor};
+use tessera::runtime::{DriverDevice, KernelError, PreparedLaunch, Tensor};
 use tessera::types::DType;
 
 use crate::array::{Given, refuse};
@@ -130,7 +130,7 @@ fn kept() -> MutexGuard<'static, FxHashMap<Form, Arc<Kept>>> {
 
 #[pymethods]
 impl Call {
-    /// Plans a call with arrays and numbers by name.
+    /// Plans a call with arrays and numbers by name, for a stream where one is named.
     #[new]
     fn new(
         py: Python<'_>,
@@ -139,12 +139,13 @@ impl Call {
         tensors: &Bound<'_, PyDict>,
         scalars: Vec<(String, f64)>,
         host: Host,
+        stream: Option<u64>,
     ) -> PyResult<Call> {
         let operator = find(operator).ok_or_else(|| refuse(py, format!("there is no operator `{operator}`")))?;
         let mut given = Vec::new();
         for (name, object) in tensors.iter() {
             let name: String = name.extract()?;
-            let read = array(&object, &name)?;
+            let read = array(&object, &name, stream)?;
             given.push((name, read));
         }
         let gpu = given.first().and_then(|(_, given)| given.gpu);
@@ -202,7 +203,8 @@ impl Call {
         if outputs.len() != names.len() {
             return Err(refuse(py, format!("{} arrays are given for {} results", outputs.len(), names.len())));
         }
-        let arrays = names.iter().zip(&outputs).map(|(name, object)| array(object, name)).collect::<PyResult<Vec<Given>>>()?;
+        let of = |(name, object): (&&str, &Bound<'_, PyAny>)| array(object, name, stream);
+        let arrays = names.iter().zip(&outputs).map(of).collect::<PyResult<Vec<Given>>>()?;
         for (name, given) in names.iter().zip(&arrays) {
             if given.readonly {
                 return Err(refuse(py, format!("`{name}` is written, and the array must not be: pass another one")));
@@ -211,7 +213,7 @@ impl Call {
         match &self.plan {
             Planned::Again(kept) => {
                 let Where::Gpu(device) = &self.place else { bug!("a call that is kept is on a GPU") };
-                self.again(py, kept, &arrays, stream::handle(py, stream, device)?)
+                self.again(py, (device, kept), &arrays, stream::handle(py, stream, device.properties().ordinal)?)
             }
             Planned::Anew { stage, resolved, form } => self.anew(py, (stage.as_ref(), resolved, form.as_ref()), &arrays, stream),
         }
@@ -225,7 +227,8 @@ fn gives(resolved: &Resolved) -> Vec<Gives> {
 
 impl Call {
     /// Queues what was packed, for these results.
-    fn again(&self, py: Python<'_>, kept: &Kept, arrays: &[Given], stream: StreamHandle) -> PyResult<()> {
+    fn again(&self, py: Python<'_>, (device, kept): (&DriverDevice, &Kept), arrays: &[Given], stream: StreamHandle) -> PyResult<()> {
+        self.wait_for(device, stream, arrays).map_err(|error| of_kernel(py, &error, 0))?;
         let address = |source: Source| match source {
             Source::Result(number) => arrays[number].address,
             Source::Given(name, _) => match self.given.iter().find(|(own, _)| own == name) {
@@ -234,6 +237,11 @@ impl Call {
             },
         };
         kept.repeated.enqueue(stream, address).map_err(|error| of_call(py, &error))
+    }
+
+    /// Has a stream wait for what makes the elements of the call's arrays.
+    fn wait_for(&self, device: &DriverDevice, stream: StreamHandle, results: &[Given]) -> Result<(), KernelError> {
+        stream::wait_for(device, stream, self.given.iter().map(|(_, given)| given).chain(results))
     }
 
     /// Whether what was packed stands on the arrays as they were given: not on copies.
@@ -260,7 +268,7 @@ impl Call {
                 ran.map_err(|error| of_kernel(py, &error, 0))
             }
             Where::Gpu(device) => {
-                let stream = stream::handle(py, stream, device)?;
+                let stream = stream::handle(py, stream, device.properties().ordinal)?;
                 let tensors = results(wanted, arrays, |given, name| given.on_device(py, device, name))?;
                 let repeated = py.detach(|| resolved.prepare_often(&tensors, &CompileOptions::default()).map_err(Box::new));
                 let repeated = repeated.map_err(|error| of_call(py, &error))?.filter(|repeated| self.is_as_given(repeated));
@@ -271,10 +279,11 @@ impl Call {
                         known.insert(form.clone(), Arc::clone(&kept_now));
                     }
                     drop(known);
-                    return self.again(py, &kept_now, arrays, stream);
+                    return self.again(py, (device, &kept_now), arrays, stream);
                 }
                 let launches = prepared(py, resolved, &tensors)?;
-                let queued = py.detach(|| stream::enqueue(device, &launches, stream));
+                let ready = self.wait_for(device, stream, arrays);
+                let queued = ready.and_then(|()| py.detach(|| stream::enqueue(device, &launches, stream)));
                 queued.map_err(|error| of_kernel(py, &error, 0))
             }
             Where::Host(Place::Emulator(emulated)) => {

@@ -6,7 +6,7 @@ use pyo3::types::PyInt;
 use tessera::driver::{DriverError, StreamHandle};
 use tessera::runtime::{DeviceError, DriverDevice, KernelError, PreparedLaunch};
 
-use crate::array::refuse;
+use crate::array::{Given, refuse};
 use crate::torch;
 
 /// The driver's handle of a stream of any library's; none where none is named.
@@ -35,11 +35,11 @@ pub(crate) fn named(stream: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
 }
 
 /// The stream that a launch goes to: that which is named, else PyTorch's current one, else the device's default stream.
-pub(crate) fn handle(py: Python<'_>, named: Option<u64>, device: &DriverDevice) -> PyResult<StreamHandle> {
+pub(crate) fn handle(py: Python<'_>, named: Option<u64>, ordinal: u32) -> PyResult<StreamHandle> {
     if let Some(handle) = named {
         return Ok(StreamHandle(handle));
     }
-    if let Some(handle) = torch::current_stream(py, device.properties().ordinal)? {
+    if let Some(handle) = torch::current_stream(py, ordinal)? {
         return Ok(StreamHandle(handle));
     }
     let modules = py.import("sys")?.getattr("modules")?;
@@ -48,8 +48,26 @@ pub(crate) fn handle(py: Python<'_>, named: Option<u64>, device: &DriverDevice) 
     if !torch.getattr("cuda")?.call_method0("is_initialized")?.is_truthy()? {
         return Ok(StreamHandle::DEFAULT);
     }
-    let stream = torch.getattr("cuda")?.call_method1("current_stream", (device.properties().ordinal,))?;
+    let stream = torch.getattr("cuda")?.call_method1("current_stream", (ordinal,))?;
     Ok(StreamHandle(stream.getattr("cuda_stream")?.extract()?))
+}
+
+/// Has a stream wait for what makes the elements of arrays on streams of their own.
+pub(crate) fn wait_for<'a>(
+    device: &DriverDevice,
+    stream: StreamHandle,
+    arrays: impl Iterator<Item = &'a Given>,
+) -> Result<(), KernelError> {
+    let of_driver = |error: DriverError| KernelError::Device(DeviceError::from(error));
+    // The default stream has two handles.
+    let own = StreamHandle(stream.0.max(1));
+    let mut others: Vec<StreamHandle> = arrays.filter_map(|given| given.ready).filter(|ready| *ready != own).collect();
+    others.sort_unstable_by_key(|other| other.0);
+    others.dedup();
+    others.into_iter().try_for_each(|other| {
+        let made = device.context().event().map_err(of_driver)?;
+        made.record_in(other).and_then(|()| made.hold(stream)).map_err(of_driver)
+    })
 }
 
 /// Queues launches on a stream. Memory of the launches' own is made and freed in the order of the device's own stream, which waits for the

@@ -90,6 +90,12 @@ pub(crate) fn current_stream(py: Python<'_>, ordinal: u32) -> PyResult<Option<u6
     Ok(torch(py)?.and_then(|torch| torch.exchange).and_then(|exchange| exchange.current_stream(py, ordinal)))
 }
 
+/// Whether an object is a tensor of PyTorch's, or of a class made from it, wherever that was defined.
+pub(crate) fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    torch(py)?.map_or(Ok(false), |torch| object.is_instance(torch.tensor.bind(py)))
+}
+
 /// A tensor of PyTorch's, or of a class made from it.
 pub(crate) fn any(tensor: &Bound<'_, PyAny>) -> PyResult<Given> {
     let py = tensor.py();
@@ -119,5 +125,5 @@ pub(crate) fn any(tensor: &Bound<'_, PyAny>) -> PyResult<Given> {
     let dtype = known.ok_or_else(|| refuse(py, format!("no kernel takes elements of `{object}`")))?;
     let shape: Vec<usize> = tensor.getattr(intern!(py, "shape"))?.extract()?;
     let strides: Vec<usize> = tensor.call_method0(intern!(py, "stride"))?.extract()?;
-    whole(tensor, Given { dtype, shape, strides, address, gpu, readonly: false, owner: tensor.clone().unbind() })
+    whole(tensor, Given { dtype, shape, strides, address, gpu, readonly: false, ready: None, owner: tensor.clone().unbind() })
 }

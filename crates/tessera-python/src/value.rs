@@ -24,37 +24,39 @@ pub(crate) enum Argument {
 
 impl Argument {
     /// Adds what an object is to a kernel, by name. Items of a tuple with arrays in it are arguments of their own.
+    /// `stream` is the one that the launch goes to, where one was named.
     pub(crate) fn collect<'a>(
         object: &Bound<'_, PyAny>,
         name: Cow<'a, str>,
+        stream: Option<u64>,
         named: &mut Vec<(Cow<'a, str>, Argument)>,
     ) -> PyResult<()> {
         if let Ok(tuple) = object.cast::<PyTuple>()
             && constant(object, &name)?.is_none()
         {
-            let items = tuple.iter().enumerate();
-            return items.into_iter().try_for_each(|(at, item)| Argument::collect(&item, item_name(&name, at).into(), named));
+            let mut items = tuple.iter().enumerate();
+            return items.try_for_each(|(at, item)| Argument::collect(&item, item_name(&name, at).into(), stream, named));
         }
-        let argument = Argument::of(object, &name)?;
+        let argument = Argument::of(object, &name, stream)?;
         named.push((name, argument));
         Ok(())
     }
 
     /// What an object that is no tuple with arrays in it is to a kernel; `name` is the parameter's.
-    fn of(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Argument> {
+    fn of(object: &Bound<'_, PyAny>, name: &str, stream: Option<u64>) -> PyResult<Argument> {
         // The most frequent first.
         if let Some(given) = torch::plain(object)? {
             return Ok(Argument::Array(given));
         }
         if let Ok(list) = object.cast::<PyList>() {
-            let named = list.iter().enumerate().map(|(at, item)| array(&item, &format!("{name}[{at}]")));
+            let named = list.iter().enumerate().map(|(at, item)| array(&item, &format!("{name}[{at}]"), stream));
             let items = named.collect::<PyResult<Vec<_>>>()?;
             return Ok(Argument::List(items));
         }
         if let Some(value) = constant(object, name)? {
             return Ok(Argument::Constant(value));
         }
-        array(object, name).map(Argument::Array)
+        array(object, name, stream).map(Argument::Array)
     }
 
     /// The arrays.
@@ -85,9 +87,9 @@ impl Argument {
     }
 }
 
-/// The array that an object is.
-pub(crate) fn array(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Given> {
-    Given::of(object)?.ok_or_else(|| {
+/// The array that an object is. `stream` is the one on which it is going to be used, where one was named.
+pub(crate) fn array(object: &Bound<'_, PyAny>, name: &str, stream: Option<u64>) -> PyResult<Given> {
+    Given::of(object, stream)?.ok_or_else(|| {
         let text = format!(
             "`{name}` is a `{}`, and a kernel takes arrays (NumPy, PyTorch, CuPy, JAX, DLPack), numbers, truth values, strings, types, tuples of these and lists of arrays",
             object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
@@ -122,7 +124,7 @@ pub(crate) fn constant(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Option
         return Ok(items.map(ConstValue::Tuple));
     }
     // A scalar of NumPy's.
-    let is_numpy = object.get_type().module()?.to_str()? == "numpy";
+    let is_numpy = matches!(object.get_type().module()?.to_str()?, "numpy" | "ml_dtypes");
     if is_numpy
         && !object.hasattr(intern!(py, "ctypes"))?
         && object.hasattr(intern!(py, "item"))?

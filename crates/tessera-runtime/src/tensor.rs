@@ -235,6 +235,11 @@ impl Tensor {
         self.shares_memory(other) && !own.is_empty() && !other_range.is_empty() && !apart
     }
 
+    /// True when both are the same elements of the same memory, whatever their shapes.
+    pub(crate) fn same_place(&self, other: &Tensor) -> bool {
+        self.shares_memory(other) && self.address_range() == other.address_range()
+    }
+
     /// Where the first element lies on its device; `None` on the CPU, and where it does not begin a byte.
     pub fn device_pointer(&self) -> Option<DevicePtr> {
         self.memory.device()?;

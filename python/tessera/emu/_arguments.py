@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -132,10 +133,19 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, bytes)) or _is_scalar(value)
 
 
+def _float(size: int, value: float) -> bytes:
+    """A float of so many bytes; what is too large for them is infinite, as it is on a device."""
+    form = {2: "<e", 4: "<f", 8: "<d"}[size]
+    try:
+        return struct.pack(form, value)
+    except OverflowError:
+        return struct.pack(form, math.copysign(math.inf, value))
+
+
 def _number(parameter: Parameter, value) -> bytes:
     name, kind, size = parameter
     if kind in ("f16", "f32", "f64") or (isinstance(value, float) and kind in ("b16", "b32", "b64")):
-        return struct.pack({2: "<e", 4: "<f", 8: "<d"}[size], value)
+        return _float(size, value)
     if isinstance(value, float):
         raise errors.ArgumentError(f"`{name}` is an integer (`.{kind}`), and {value} is none: pass an integer, or a number of NumPy's")
     low, high = -(1 << (8 * size - 1)), 1 << (8 * size)
@@ -160,7 +170,7 @@ def _lay(value: Any, name: str, memory: Memory, out: bytearray) -> int:
         size = 4 if -(1 << 31) <= value < 1 << 32 else 8
         return put(_number(Parameter(name, f"b{8 * size}", size), value), size)
     if isinstance(value, float):
-        return put(struct.pack("<f", value), 4)
+        return put(_float(4, value), 4)
     if isinstance(value, bytes):
         return put(value, 1)
     if _is_scalar(value):

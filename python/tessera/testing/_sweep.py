@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import _process, errors
+from . import _progress
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ def sweep(
     mode: str = "quick",
     options: Sequence[str] = (),
 ) -> Results:
-    """Checks, then times operators or a kernel at many sizes, as ``tessera bench`` does.
+    """Checks, then times operators or a kernel at many sizes, as ``tessera bench`` does. On a terminal or in a notebook, tqdm shows how many rows are
+    done, where it is installed.
 
     Args:
         subjects: Operators (``"softmax"``, ``tessera.ops.softmax``), a suite (``"quick"``), or one kernel of a file.
@@ -119,7 +121,8 @@ def sweep(
     for name, value in (("sizes", sizes), ("precision", precision), ("grid", grid), ("block", block), ("device", device)):
         if value is not None:
             said += [f"--{name}", str(value)]
-    _, text = _process.run([*said, *options])
+    with _progress.rows(out, " ".join(said[1 : 1 + len(subjects)])):
+        _, text = _process.run([*said, *options])
     found = Results.read(out)
     return Results(found.path, found.rows, text)
 

@@ -339,6 +339,7 @@ impl DeviceTimer {
             temperature_c: readings.temperature_c,
             reasons: readings.reasons,
             processes: readings.processes,
+            ..DeviceState::default()
         };
         Ok(())
     }

@@ -298,6 +298,7 @@ pub(crate) fn records(variation: Variation) -> Vec<Record> {
             batch: Some(4),
             first_launch_ns: Some(2.0 * median),
             bytes_s: per_second(spec.work.min_bytes()),
+            bus_bytes_s: None,
             flops_s: per_second(spec.work.flops),
             efficiency: times.as_ref().map(|t| least.ns * variation.machine / t.median_ns),
             bound: times.is_some().then_some(least.bound).or(None::<Bound>),

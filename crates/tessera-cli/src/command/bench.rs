@@ -17,6 +17,7 @@ use tessera::runtime::{Device, DriverDevice, Knobs};
 use tessera::types::TimeLimit;
 
 use crate::arguments::{Bench, Mode as ModeName};
+use crate::command::collectives;
 use crate::command::compare::plain_table;
 use crate::command::emulation::{Opened, is_emulator, open};
 use crate::command::launch::library_options;
@@ -31,9 +32,13 @@ use crate::invocation::given;
 const SEED: u64 = 1;
 /// How long nothing may be heard of a row. On a chip its reference takes most of that; elsewhere its launches do.
 const ON_CHIP: Duration = Duration::from_secs(90);
-const ELSEWHERE: Duration = Duration::from_secs(600);
+pub(crate) const ELSEWHERE: Duration = Duration::from_secs(600);
 
 pub(crate) fn bench(arguments: Bench) -> Outcome {
+    if arguments.member {
+        return collectives::be_member();
+    }
+    let is_of_ranks = collectives::are_meant(&arguments.subjects)?;
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
     let (path, previous) = destination(&arguments, folder.path())?;
     let mode = match arguments.mode {
@@ -45,6 +50,15 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
     };
     // What is wrong with the arguments is told here, and not by a child.
     time_limit(&arguments)?;
+    if is_of_ranks {
+        let end = collectives::bench(&arguments, mode, &path, previous.as_ref())?;
+        return conclude(&arguments, mode, &path, &end);
+    }
+    let for_ranks = [("--ranks", arguments.ranks.is_some()), ("--over", !arguments.over.is_empty())];
+    if let Some((option, _)) = for_ranks.into_iter().find(|(_, given)| *given) {
+        let help = "name one, such as `tessera bench all_reduce`, or all: `tessera bench collectives`";
+        return Err(Failure::usage(format!("`{option}` is for collectives\nhelp: {help}")));
+    }
     let opened = open(arguments.device.as_deref(), (&arguments.emulation, TimeLimit::NONE), Some(SEED))?;
     refuse_without_effect(&arguments, &opened)?;
     if arguments.serve {
@@ -68,15 +82,20 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
         Some(device) => on_device(&arguments, device, mode, &path, previous.as_ref())?,
     };
     let end = further_processes(&arguments, mode, (&path, supervisor), end)?;
+    conclude(&arguments, mode, &path, &end)
+}
+
+/// Shows what the results file says, and how the run ended.
+fn conclude(arguments: &Bench, mode: Mode, path: &Path, end: &EndRecord) -> Outcome {
     if arguments.json {
         print!("{}", read_text(&path.to_string_lossy())?);
     } else {
-        print_table(&Results::load(&path).map_err(Failure::environment)?);
+        print_table(&Results::load(path).map_err(Failure::environment)?);
         if arguments.out.is_some() || arguments.resume.is_some() {
             println!("wrote {}", path.display());
         }
     }
-    match Exit::of_run(&end, mode) {
+    match Exit::of_run(end, mode) {
         Exit::Ok => Ok(()),
         exit => Err(Failure::silent(exit)),
     }
@@ -122,7 +141,7 @@ fn sit(arguments: &Bench, device: Device) -> Outcome {
 
 /// Measures everything again in further processes, as many as were asked for: what differs from process to process is part of
 /// every figure then.
-fn further_processes(
+pub(crate) fn further_processes(
     arguments: &Bench,
     mode: Mode,
     (path, supervisor): (&Path, Supervisor),
@@ -145,7 +164,11 @@ fn further_processes(
 }
 
 /// Runs the same command in a child that a fault or a hang may end, and gives what the results file says at last.
-fn watched((path, supervisor): (&Path, Supervisor), resume: bool, process: Option<usize>) -> Result<EndRecord, Failure> {
+pub(crate) fn watched(
+    (path, supervisor): (&Path, Supervisor),
+    resume: bool,
+    process: Option<usize>,
+) -> Result<EndRecord, Failure> {
     if !resume {
         // A file of an earlier run must not be taken for one of ours.
         let _ = std::fs::remove_file(path);
@@ -219,7 +242,7 @@ pub(crate) fn asked(arguments: &Bench) -> Result<(CompileOptions, Selection), Fa
     Ok((options, selection))
 }
 
-fn measure(
+pub(crate) fn measure(
     suite: &dyn Suite,
     arguments: &Bench,
     device: &str,

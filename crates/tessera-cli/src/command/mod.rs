@@ -8,6 +8,7 @@ mod check_kernel;
 mod check_shrink;
 mod check_tally;
 pub(crate) mod checklist;
+mod collectives;
 pub(crate) mod compare;
 pub(crate) mod compile;
 mod device_report;

@@ -36,7 +36,11 @@ pub(crate) fn ended(
         Err(KernelError::Device(_)) if found => {
             Err(opened.judge.tell(launches).map_err(|failure| Failure { printed, ..failure }))
         }
-        Err(error) => Err(Err(kernel_failure(error).and(findings(launches)).with(&json!(data)))),
+        Err(error) => {
+            let mut failure = kernel_failure(error);
+            failure.printed.push_str(&printed);
+            Err(Err(failure.and(findings(launches)).with(&json!(data))))
+        }
         Ok(ran) => Ok(Ran { printed: ran.printed + &printed, ..ran }),
     }
 }

@@ -13,7 +13,7 @@ use tessera::types::Policy;
 use crate::arguments::Run;
 use crate::command::emulation::{open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::findings;
-use crate::command::launch::{kernel_failure, library_options, load, parse, time_limit};
+use crate::command::launch::{kernel_failure, library_options, load, other_poison, parse, time_limit};
 use crate::command::locking::{self, told, tuned_json};
 use crate::command::results::{Saves, ended, judged, show};
 use crate::command::unwritten;
@@ -98,6 +98,10 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
     let on_host = |tensor: &Tensor| tensor.to_device(&Device::Cpu).map_err(Failure::environment);
     let results = outputs.iter().map(on_host).collect::<Result<Vec<_>, _>>()?;
     let named: Vec<(&OutputArray, &Tensor)> = resolved.outputs().iter().zip(&results).collect();
+    if launches.len() > 1 && !left.is_empty() {
+        left = left_by_all(&launches, &how, &outputs, &named)?;
+        opened.launches();
+    }
     saves.write(|saved| {
         let input = made.iter().find_map(|(own, value)| match value {
             Value::Tensor(tensor) if own == saved => Some(tensor),
@@ -184,6 +188,37 @@ fn call_failure(error: CallError) -> Failure {
         error @ CallError::Memory { .. } => Failure::environment(error),
         other => Failure::usage(other),
     }
+}
+
+/// Elements that none of several launches wrote: what one leaves another may write. Results show the poison that they were made with there, and
+/// another one when all launches have run again.
+fn left_by_all(
+    launches: &[PreparedLaunch],
+    how: &LaunchOptions,
+    outputs: &[Tensor],
+    named: &[(&OutputArray, &Tensor)],
+) -> Result<Vec<Unwritten>, Failure> {
+    let fresh = || named.iter().zip(outputs).enumerate().filter(|(_, ((output, _), _))| output.given.is_none());
+    let mut shows = false;
+    for (_, ((_, result), _)) in fresh() {
+        shows |= result.shows_poison(0).map_err(Failure::environment)?;
+    }
+    if !shows {
+        return Ok(Vec::new());
+    }
+    for (at, (_, there)) in fresh() {
+        there.poison_as(other_poison(at)).map_err(Failure::environment)?;
+    }
+    for launch in launches {
+        unwritten::run(launch, how)?.map_err(kernel_failure)?;
+    }
+    let mut left = Vec::new();
+    for (at, ((output, result), there)) in fresh() {
+        let again = there.to_device(&Device::Cpu).map_err(Failure::environment)?;
+        let found = Unwritten::by_poison(output.name, (result, 0), (&again, other_poison(at)));
+        left.extend(found.map_err(Failure::environment)?);
+    }
+    Ok(left)
 }
 
 /// Elements of the output that no block wrote: a mistake of the library's.

@@ -370,14 +370,35 @@ pub(crate) fn assembled(kernel: &TargetKernel) {
 }
 
 /// What is wrong with the machine code of a kernel.
-pub(crate) fn assembly_fault(kernel: &TargetKernel, assembler: &Assembler, optimize: Optimize) -> Option<String> {
+pub(crate) fn assembly_fault(kernel: &TargetKernel, assembler: &Assembler, optimize: Optimize) -> Option<AssemblyFault> {
     let target = Target::parse(kernel.arch.name())?;
     match assembler.assemble(&kernel.ptx(), target, optimize) {
-        Err(error) => Some(error.to_string()),
-        Ok(assembly) if assembly.report.serialises_wgmma() => Some("serialises wgmma".to_string()),
+        Err(error) => Some(AssemblyFault::Refused(error.to_string())),
+        Ok(assembly) if assembly.report.serialises_wgmma() => Some(AssemblyFault::Serialises),
         Ok(assembly) => {
             let spilled = assembly.report.spilled_bytes();
-            (spilled > 0).then(|| format!("spills {spilled} bytes"))
+            (spilled > 0).then_some(AssemblyFault::Spills(spilled))
+        }
+    }
+}
+
+/// What can be wrong with machine code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AssemblyFault {
+    /// There is none.
+    Refused(String),
+    /// Products of warpgroups wait for each other.
+    Serialises,
+    /// So many bytes go to memory and come back for want of registers.
+    Spills(u32),
+}
+
+impl std::fmt::Display for AssemblyFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            AssemblyFault::Refused(why) => f.write_str(why),
+            AssemblyFault::Serialises => f.write_str("serialises wgmma"),
+            AssemblyFault::Spills(bytes) => write!(f, "spills {bytes} bytes"),
         }
     }
 }
@@ -389,7 +410,7 @@ pub(crate) const TARGETS: [Arch; 3] = [Arch::Sm80, Arch::Sm90a, Arch::Sm100a];
 pub(crate) fn assembles_fully(compiled: &Compiled) -> Vec<String> {
     let Some(assembler) = assembler() else { return Vec::new() };
     let fault = |arch| match lowered(compiled, arch) {
-        Ok(kernel) => assembly_fault(&kernel, &assembler, Optimize::Full),
+        Ok(kernel) => assembly_fault(&kernel, &assembler, Optimize::Full).map(|fault| fault.to_string()),
         Err(error) => Some(error),
     };
     TARGETS.into_iter().filter_map(|arch| fault(arch).map(|fault| format!("{arch}: {fault}"))).collect()

@@ -45,6 +45,8 @@ pub(crate) enum Given {
     Zeros(DType, Vec<i64>),
     /// The same of one whose integers rise evenly from 0 to this number.
     Bounds(DType, Vec<i64>, u64),
+    /// The same of one that counts or numbers something: integers between these.
+    Counts(DType, Vec<i64>, [i64; 2]),
     /// Indices of a sparse matrix, or different ones, of `i32`.
     Pattern(Vec<i64>, Fill),
     /// A number; whole ones are exact.
@@ -116,6 +118,9 @@ fn given((name, argument): &(&'static str, Argument), plan: &Plan) -> Option<(St
                 _ if spec.role == Role::Workspace && spec.dtype == DType::I32 => return None,
                 Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) | Fill::Distinct { .. } => {
                     Given::Pattern(sizes, spec.fill)
+                }
+                Fill::Integers { least: least @ 0.., greatest } if spec.dtype.is_integer() => {
+                    Given::Counts(spec.dtype, sizes, [least, greatest])
                 }
                 Fill::Normal { .. } | Fill::Integers { .. } => Given::Array(spec.dtype, sizes),
             }

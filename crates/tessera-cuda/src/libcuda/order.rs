@@ -53,6 +53,11 @@ pub(super) fn fill(table: &mut DriverTable, symbols: &Arc<Symbols>) {
         // SAFETY: the handle came from this driver.
         cu.check("cuEventSynchronize", unsafe { event_synchronize(handle(event.0)) })
     });
+    slot!(table, symbols, event_query, [event_query], |cu, event| {
+        // SAFETY: the handle came from this driver.
+        let status = unsafe { event_query(handle(event.0)) };
+        if status == DriverCode::NOT_READY.0 { Ok(false) } else { cu.check("cuEventQuery", status).map(|()| true) }
+    });
     slot!(table, symbols, event_elapsed_ms, [event_elapsed], |cu, start, end| {
         let mut milliseconds = 0.0;
         // SAFETY: writes one float; the handles came from this driver.

@@ -10,6 +10,7 @@ use super::{Lowerer, Res, tile_type};
 use crate::ast::{BinaryOp, CompareOp};
 use crate::bind::Args;
 use crate::diagnostics::id;
+use crate::number::Num;
 use crate::promote::dtype_name;
 use crate::value::{Array, Tile, Val, show_shape};
 
@@ -104,6 +105,9 @@ impl Lowerer<'_> {
 
     pub(crate) fn load_elements(&mut self, elements: &Elements, padding: &At, latency: &At) -> Res<Val> {
         let padding_shape = self.shape_of(padding)?;
+        // What stands behind where nothing is said is 0, which is false among truth values.
+        let nothing = elements.dtype == DType::B1 && matches!(padding.0, Val::Num(Num::Int(0)));
+        let padding = &if nothing { (Val::bool(false), padding.1) } else { padding.clone() };
         let padding_tile = self.implicit(padding, elements.dtype, "the padding value")?;
         if super::operand::broadcast_shape(&padding_shape, &elements.shape).as_ref() != Some(&elements.shape) {
             return Err(Box::new(

@@ -3,6 +3,7 @@
 use tessera_runtime::{Tensor, TensorError};
 use tessera_types::DType;
 
+use super::windows::softcap;
 use super::{Mask, all, last_axis, new, run};
 use crate::call::CallError;
 use crate::set;
@@ -117,17 +118,13 @@ pub fn attention_decode(q: &Tensor, pages: &Pages<'_>, scores: &Scores<'_>) -> R
         ("lengths", pages.lengths),
     ];
     tensors.extend(scores.slopes.map(|slopes| ("slopes", slopes)));
-    // The operator takes 0 for no window, and for no cap.
-    let refused = |name: &str, why: &str| CallError::Scalar { name: name.into(), value: 0.0, why: why.into() };
+    // The operator takes 0 for no window.
     if scores.window == Some(0) {
-        return Err(refused("window", "a query sees its own key at least; `None` is for all keys"));
+        let why = "a query sees its own key at least; `None` is for all keys".to_string();
+        return Err(CallError::Scalar { name: "window".to_string(), value: 0.0, why });
     }
-    if scores.cap == Some(0.0) {
-        return Err(refused("cap", "scores are capped at more than 0; `None` is for scores as they are"));
-    }
-    let mut numbers = Vec::new();
+    let mut numbers: Vec<(&str, f64)> = softcap(scores.cap)?.into_iter().collect();
     numbers.extend(scores.window.map(|window| ("window", f64::from(window))));
-    numbers.extend(scores.cap.map(|cap| ("softcap", cap)));
     let variant = if scores.slopes.is_some() { "alibi" } else { "" };
     run(&set::attention_decode::ATTENTION_DECODE, variant, &tensors, &numbers)
 }

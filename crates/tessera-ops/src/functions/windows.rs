@@ -32,21 +32,24 @@ pub struct Seen<'a> {
     pub bias: Bias<'a>,
 }
 
+/// The number of a cap. The operators take 0 for no cap.
+pub(super) fn softcap(cap: Option<f64>) -> Result<Option<(&'static str, f64)>, CallError> {
+    if cap == Some(0.0) {
+        let why = "scores are capped at more than 0; `None` is for scores as they are".to_string();
+        return Err(CallError::Scalar { name: "cap".to_string(), value: 0.0, why });
+    }
+    Ok(cap.map(|cap| ("softcap", cap)))
+}
+
 /// The call of an operator of windows.
 fn attend<'t>(
     operator: &'static Operator,
     mut tensors: Vec<(&str, &'t Tensor)>,
     seen: &Seen<'t>,
 ) -> Result<[Tensor; 2], CallError> {
-    // The operators take 0 for no cap.
-    if seen.cap == Some(0.0) {
-        let why = "scores are capped at more than 0; `None` is for scores as they are".to_string();
-        return Err(CallError::Scalar { name: "cap".to_string(), value: 0.0, why });
-    }
-    let mut numbers = Vec::new();
+    let mut numbers: Vec<(&str, f64)> = softcap(seen.cap)?.into_iter().collect();
     numbers.extend(seen.left.map(|left| ("left", f64::from(left))));
     numbers.extend(seen.right.map(|right| ("right", f64::from(right))));
-    numbers.extend(seen.cap.map(|cap| ("softcap", cap)));
     let variant = match seen.bias {
         Bias::Nothing => "",
         Bias::Slopes(slopes) => {

@@ -50,7 +50,7 @@ const CALLS: Calls = Calls {
             Operand("K", "..batch shared keys dim"),
             Operand("V", "..batch shared keys dim"),
         ];
-        Signature::new(&INPUTS, &[Operand("O", "..batch heads queries dim")]).scalars(&["scale"])
+        Signature::new(&INPUTS, &[Operand("O", "..batch heads queries dim")]).scalars(&["scale"]).positive(&["scale"])
     },
     problem: sizes,
 };

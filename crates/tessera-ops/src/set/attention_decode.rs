@@ -13,6 +13,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy, unit_roundoff};
 
+use super::attention_scores::{SOFTCAP, softcap};
 use super::few_queries::{self, Tile};
 use super::{attention, rows};
 use crate::draw::Draw;
@@ -46,7 +47,6 @@ pub(crate) static ATTENTION_DECODE: Operator = Operator {
 };
 
 const WINDOW: (&str, f64) = ("window", 0.0);
-const SOFTCAP: (&str, f64) = ("softcap", 0.0);
 const ALIBI: &str = "alibi";
 
 const CALLS: Calls = Calls {
@@ -93,11 +93,6 @@ fn suite() -> Vec<Problem> {
     let plain = sizes.map(|(batch, group, keys)| problem([batch, 32, group, batch * keys / 64, 64, keys / 64, 128], ""));
     let windowed = problem([16, 32, 4, 2048, 64, 128, 128], "").with_number(WINDOW, 4096.0);
     plain.into_iter().chain([windowed]).collect()
-}
-
-/// The value of a number of a problem.
-fn number(problem: &Problem, (name, usual): (&str, f64)) -> f64 {
-    problem.number(name).unwrap_or(usual)
 }
 
 fn quick() -> Vec<(Problem, &'static str)> {
@@ -156,7 +151,7 @@ impl Extents {
     fn of(problem: &Problem) -> Result<Extents, Unsupported> {
         let [batch, heads, group, pages, page, most, dim] =
             ["batch", "heads", "group", "pages", "page", "most", "dim"].map(|name| problem.get(name) as usize);
-        let (window, softcap) = (number(problem, WINDOW), number(problem, SOFTCAP));
+        let (window, softcap) = (problem.number(WINDOW.0).unwrap_or(WINDOW.1), softcap(problem)?);
         if group == 0 || !heads.is_multiple_of(group) {
             return Err(Unsupported(format!("{heads} heads are not groups of {group}")));
         }
@@ -165,11 +160,6 @@ impl Extents {
         }
         if window < 0.0 || window.fract() != 0.0 || window > f64::from(i32::MAX) {
             return Err(Unsupported(format!("a window of {window} keys")));
-        }
-        // Arguments of launches have 32 bits, in which a cap is neither 0 nor without end.
-        let passed = softcap as f32;
-        if !(softcap == 0.0 || passed > 0.0 && passed.is_finite()) {
-            return Err(Unsupported(format!("scores that are capped at {softcap}")));
         }
         Ok(Extents { batch, heads, group, pages, page, most, dim, window: window as usize, softcap, alibi: problem.has(ALIBI) })
     }

@@ -50,7 +50,7 @@ const CALLS: Calls = Calls {
             Operand("V", "..batch shared keys dim"),
         ];
         const OUTPUTS: [Operand; 2] = [Operand("O", "..batch heads queries dim"), Operand("lse", "..batch heads queries")];
-        Signature::new(&INPUTS, &OUTPUTS).scalars(&["scale"]).sums(&["lse"])
+        Signature::new(&INPUTS, &OUTPUTS).scalars(&["scale"]).positive(&["scale"]).sums(&["lse"])
     },
     problem: attention::sizes,
 };

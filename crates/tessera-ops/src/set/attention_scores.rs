@@ -21,6 +21,16 @@ pub(super) const RIGHT: (&str, f64) = ("right", -1.0);
 /// What scores are capped at; 0: they are as they are.
 pub(super) const SOFTCAP: (&str, f64) = ("softcap", 0.0);
 
+/// What a problem's scores are capped at. Arguments of launches have 32 bits, in which a cap is neither 0 nor without end.
+pub(super) fn softcap(problem: &Problem) -> Result<f64, Unsupported> {
+    let softcap = problem.number(SOFTCAP.0).unwrap_or(SOFTCAP.1);
+    let passed = softcap as f32;
+    match softcap == 0.0 || passed > 0.0 && passed.is_finite() {
+        true => Ok(softcap),
+        false => Err(Unsupported(format!("scores that are capped at {softcap}"))),
+    }
+}
+
 /// The numbers of a problem.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
@@ -35,13 +45,7 @@ impl Numbers {
             let keys = problem.whole(number, -1..=i64::from(i32::MAX))?;
             Ok::<_, Unsupported>(u64::try_from(keys).ok())
         };
-        // Arguments of launches have 32 bits, in which a cap is neither 0 nor without end.
-        let softcap = problem.number(SOFTCAP.0).unwrap_or(SOFTCAP.1);
-        let passed = softcap as f32;
-        if !(softcap == 0.0 || passed > 0.0 && passed.is_finite()) {
-            return Err(Unsupported(format!("scores that are capped at {softcap}")));
-        }
-        Ok(Numbers { left: side(LEFT)?, right: side(RIGHT)?, softcap })
+        Ok(Numbers { left: side(LEFT)?, right: side(RIGHT)?, softcap: softcap(problem)? })
     }
 
     /// What kernels are given for a side, where there are no more than so many keys: one that ends no sooner than they do is none.

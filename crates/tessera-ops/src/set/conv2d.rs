@@ -217,6 +217,14 @@ pub(super) fn tiles(extent: usize, tile: usize) -> Result<u32, Unsupported> {
     u32::try_from(extent.div_ceil(tile)).map_err(|_| Unsupported(format!("{extent} needs too many blocks")))
 }
 
+/// Blocks along an axis of a grid, of so many of each.
+pub(super) fn all_tiles<const N: usize>(counts: [u32; N]) -> Result<u32, Unsupported> {
+    let all = counts.iter().try_fold(1u32, |all, &count| all.checked_mul(count)).filter(|&all| all < 1 << 31);
+    all.ok_or_else(|| {
+        Unsupported(format!("{} tiles along an axis are too many blocks", counts.map(|count| count.to_string()).join(" x ")))
+    })
+}
+
 /// Elements of y that a block makes where windows go by channel.
 const PIXELS: usize = 1024;
 
@@ -375,9 +383,7 @@ fn implicit(mut plan: Plan, of: Convolution, types: [DType; 3], machine: Machine
         ("TN", int(cut.channels)),
         ("TK", int(cut.depth)),
     ];
-    let boxes = u64::from(tiles_b) * u64::from(tiles_p) * u64::from(tiles_q);
-    let boxes = u32::try_from(boxes).ok().filter(|&boxes| boxes < 1 << 31);
-    let boxes = boxes.ok_or_else(|| Unsupported(format!("{} images need too many blocks", of.n)))?;
-    plan.launches.push(cut.launch("conv2d", arguments, [boxes, tiles_o * of.groups as u32, 1]));
+    let grid = [all_tiles([tiles_b, tiles_p, tiles_q])?, all_tiles([tiles_o, of.groups as u32])?, 1];
+    plan.launches.push(cut.launch("conv2d", arguments, grid));
     Ok(plan)
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy};
 
-use super::conv2d::{self, CONV2D, FOLLOWS, VARIANTS, arrange, arrange_weight, tiles, types};
+use super::conv2d::{self, CONV2D, FOLLOWS, VARIANTS, all_tiles, arrange, arrange_weight, tiles, types};
 use super::conv2d_cut::{Cut, Windowed, lines};
 use super::convolution::{Convolution, NUMBERS};
 use crate::element::storable;
@@ -209,7 +209,7 @@ fn images(
             ("TN", int(cut.channels)),
             ("TK", int(cut.depth)),
         ];
-        let grid = [tiles_b * tiles_p * tiles_q, tiles_c * of.groups as u32, 1];
+        let grid = [all_tiles([tiles_b, tiles_p, tiles_q])?, all_tiles([tiles_c, of.groups as u32])?, 1];
         plan.launches.push(cut.launch("images", arguments, grid));
     }
     if !is_image {
@@ -292,7 +292,7 @@ fn weights(
         ("TM", int(rows)),
         ("TN", int(columns)),
     ];
-    let grid = [splits as u32, tiles_o * tiles_c * of.groups as u32, taps as u32];
+    let grid = [tiles(splits, 1)?, all_tiles([tiles_o, tiles_c, of.groups as u32])?, tiles(taps, 1)?];
     plan.launches.push(LaunchSpec::new("weights", arguments, grid));
     plan.tensors[DWEIGHT].shape = match of.last {
         true => vec![of.groups, of.out(), taps, of.within()],
@@ -319,7 +319,7 @@ fn bias(plan: &mut Plan, of: &Convolution, dy: usize, acc: DType, machine: Machi
     let channels = of.out().next_power_of_two().min(64);
     let columns = of.q().next_power_of_two().min(1024 / channels);
     let [tiles_q, tiles_o] = [tiles(of.q(), columns)?, tiles(of.out(), channels)?];
-    let groups = tiles_o * of.groups as u32;
+    let groups = all_tiles([tiles_o, of.groups as u32])?;
     let pieces = of.n * of.p() * tiles_q as usize;
     let splits = match machine {
         Machine::Gpu(arch) => {

@@ -87,7 +87,7 @@ fn im2col(problem: &Problem, policy: Policy, _: Machine) -> Result<Plan, Unsuppo
     let mut arguments = vec![("x", Argument::Tensor(0)), ("windows", Argument::Tensor(3))];
     arguments.extend(numbers(&of).into_iter().filter(|(name, _)| !matches!(*name, "R" | "WITHIN" | "LAST")));
     arguments.extend([("P", int(of.p())), ("Q", int(of.q())), ("TM", int(many)), ("TC", int(channels))]);
-    let grid = [tiles(pixels, many)?, (of.r * of.s) as u32, tiles(of.c, channels)?];
+    let grid = [tiles(pixels, many)?, tiles(of.r * of.s, 1)?, tiles(of.c, channels)?];
     plan.launches.push(LaunchSpec::new("im2col", arguments, grid).of_file(FILE));
     let [rows, columns, depth] = tile(storage.bits());
     let mut arguments = vec![("windows", Argument::Tensor(3)), ("weight", Argument::Tensor(1)), ("y", Argument::Tensor(2))];

@@ -66,6 +66,7 @@ impl Convolution {
             last: problem.has("nhwc"),
             bias: problem.has("bias"),
         };
+        own.refuse_sizes()?;
         if !own.c.is_multiple_of(own.groups) || !own.o.is_multiple_of(own.groups) {
             let Convolution { c, o, groups, .. } = own;
             return Err(Unsupported(format!("{groups} groups do not divide {c} channels of `x` and {o} of `y`")));
@@ -79,6 +80,28 @@ impl Convolution {
             return Err(Unsupported(format!("a window of {rows} x {columns} is larger than {h} x {w} with {padding} around")));
         }
         Ok(own)
+    }
+
+    /// Refuses extents that kernels cannot count in 32 bits, and arrays beyond any memory, whose elements could not be counted in 64.
+    fn refuse_sizes(&self) -> Result<(), Unsupported> {
+        const MOST: u128 = 1 << 48;
+        let Convolution { n, c, h, w, o, r, s, .. } = *self;
+        let longest = [n, c, h, w, o, r, s].into_iter().max().unwrap_or_default();
+        if longest > i32::MAX as usize {
+            return Err(Unsupported(format!("an extent of {longest} is more than 32 bits count")));
+        }
+        let padded = 2 * self.padding;
+        // No result has more rows and columns than what is padded.
+        let arrays = [[n, c.max(o), h + padded, w + padded], [o, c, r, s]];
+        let counts = arrays.map(|all| all.iter().map(|&extent| extent as u128).product::<u128>());
+        if let Some(at) = counts.iter().position(|&count| count > MOST) {
+            let shown = arrays[at].map(|extent| extent.to_string()).join(" x ");
+            return Err(Unsupported(format!("{shown} elements are more than any memory has")));
+        }
+        if counts[0] * counts[1] > 1 << 62 {
+            return Err(Unsupported("a convolution of more than 2^62 operations would not end".to_string()));
+        }
+        Ok(())
     }
 
     /// Pixels from the first to the last tap of so many.

@@ -12,6 +12,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, Policy};
 
+use super::activations::relu;
 use super::gemm::{Cut, Cuttable, blocks};
 use super::gemm_tiles::{self, May};
 use crate::draw::Draw;
@@ -141,7 +142,7 @@ impl Activation {
         let sigmoid = |z: f64| 1.0 / (1.0 + (-z).exp());
         match self {
             Activation::Identity => (t, 0.0),
-            Activation::Relu => (t.max(0.0), 0.0),
+            Activation::Relu => (relu(t), 0.0),
             Activation::Gelu => {
                 let z = (8.0 / std::f64::consts::PI).sqrt() * (t + 0.044715 * t * t * t);
                 (t * sigmoid(z), z)

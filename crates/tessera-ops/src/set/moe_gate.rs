@@ -16,7 +16,6 @@ const GATES: [&str; 2] = ["", "renormalised"];
 
 pub(crate) static MOE_GATE: Operator = Operator {
     name: "moe_gate",
-    no_specials: Some("which experts come first among logits with NaN is not said"),
     about: "the experts of each token by their logits, with their part of the softmax over all or over these",
     calls: Calls {
         variants: &GATES,
@@ -89,10 +88,12 @@ fn exponentials(logits: &[f64], counts: impl Fn(usize) -> bool) -> (f64, f64, f6
     (counted().map(|logit| (logit - largest).exp()).sum(), largest, distance)
 }
 
-/// The K largest, of equal ones the first.
+/// The K largest, of equal ones the first; NaN counts as infinite.
 fn largest(logits: &[f64], k: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..logits.len()).collect();
-    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));
+    // 0 is no more than -0.
+    let rank = |at: usize| if logits[at].is_nan() { f64::INFINITY } else { logits[at] + 0.0 };
+    order.sort_by(|&a, &b| rank(b).total_cmp(&rank(a)).then(a.cmp(&b)));
     order.truncate(k);
     order
 }

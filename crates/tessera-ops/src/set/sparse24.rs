@@ -23,7 +23,7 @@ use crate::operator::{
 };
 use crate::problem::Problem;
 use crate::set::rows;
-use crate::signature::{Calls, Follows, Operand, Signature, Sizes};
+use crate::signature::{Calls, Follows, Operand, Signature, Sizes, pair_at};
 use crate::work::{Metric, Work, packed_bytes};
 
 const FILE: KernelFile = KernelFile { name: "sparse24.py", text: include_str!("../../kernels/sparse24.py") };
@@ -74,7 +74,8 @@ pub(crate) static EXPAND: Operator = Operator {
     about: "a matrix of which two of each four neighbours of a row are stored, with its zeros",
     calls: Calls {
         signature: |_| {
-            Signature::new(STORED, &[Operand("x", "m k")]).types(TYPES).follows(&[("k", |problem| Ok(problem.get("k")))])
+            let signature = Signature::new(STORED, &[Operand("x", "m k")]).types(TYPES).fours("places");
+            signature.follows(&[("k", |problem| Ok(problem.get("k")))])
         },
         problem: |sizes| Ok(matrix(sizes.get("m"), stored_columns(sizes)?)),
         ..OPERATOR.calls
@@ -98,7 +99,7 @@ pub(crate) static GEMM: Operator = Operator {
     calls: Calls {
         signature: |_| {
             const INPUTS: &[Operand] = &[STORED[0], STORED[1], Operand("B", "k n")];
-            Signature::new(INPUTS, &[Operand("C", "m n")]).types(TYPES)
+            Signature::new(INPUTS, &[Operand("C", "m n")]).types(TYPES).fours("places")
         },
         problem: |sizes| {
             let k = stored_columns(sizes)?;
@@ -312,12 +313,6 @@ fn multiply(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan,
     })
 }
 
-/// Where two of four neighbours stand.
-fn pair_at(words: &[u64], four: usize) -> [usize; 2] {
-    let bits = words[four / 8] >> (four % 8 * 4);
-    [bits as usize & 3, bits as usize >> 2 & 3]
-}
-
 struct Compressed {
     k: usize,
     /// The sign's bit.
@@ -368,7 +363,7 @@ impl Reference for Expanded {
             inputs.codes(1, (rows.start + r) * each, &mut places);
             codes.fill(0);
             for (four, pair) in values.chunks(2).enumerate() {
-                for (place, &value) in pair_at(&places, four).into_iter().zip(pair) {
+                for (place, &value) in pair_at(places[four / 8], four).into_iter().zip(pair) {
                     codes[4 * four + place] = value;
                 }
             }
@@ -397,7 +392,7 @@ impl Reference for Product {
             want.fill(0.0);
             bound.fill(0.0);
             for (at, value) in values.iter().enumerate() {
-                let column = 4 * (at / 2) + pair_at(&places, at / 2)[at % 2];
+                let column = 4 * (at / 2) + pair_at(places[at / 16], at / 2)[at % 2];
                 inputs.numbers(2, column * self.n, &mut line);
                 for ((want, magnitude), b) in want.iter_mut().zip(bound.iter_mut()).zip(&line) {
                     *want += value * b;

@@ -1,10 +1,10 @@
 //! Parts of tensors: cutting, joining, combining.
 
-use tessera_ir::attrs::Combine;
 use tessera_types::DType;
 
 use crate::numbers::bytes_of_codes;
-use crate::ranks::communicator::ExchangeError;
+use crate::ranks::call::Reduction;
+use crate::ranks::error::ExchangeError;
 use crate::tensor::Tensor;
 
 /// The part at a position of `count` equal parts along an axis: a view.
@@ -18,7 +18,7 @@ pub(super) fn part(tensor: &Tensor, axis: usize, count: usize, position: usize) 
     Ok(tensor.slice(axis, position * size..(position + 1) * size, 1)?)
 }
 
-/// The parts one after another along an axis, in new memory.
+/// The parts one after another along an axis, in new memory on the same device.
 pub(super) fn joined(parts: &[Tensor], axis: usize) -> Result<Tensor, ExchangeError> {
     let Some(first) = parts.first() else {
         return Err(ExchangeError::Mismatch { reason: "there is no part".to_string() });
@@ -33,29 +33,32 @@ pub(super) fn joined(parts: &[Tensor], axis: usize) -> Result<Tensor, ExchangeEr
     for (position, part) in parts.iter().enumerate() {
         whole.slice(axis, position * size..(position + 1) * size, 1)?.copy_from(part)?;
     }
-    Ok(whole)
+    Ok(whole.to_device(&first.device())?)
 }
 
-/// The tensors combined element by element, from the first to the last, in new memory. Narrow floats are summed up in `f32` and
+/// The tensors combined element by element, from the first to the last, in new memory. Narrow floats are combined in `f32` and
 /// rounded once, integers wrap, a not-a-number is ignored by extremes.
-pub(super) fn combined(tensors: &[Tensor], combine: Combine) -> Result<Tensor, ExchangeError> {
+pub(super) fn combined(tensors: &[Tensor], reduction: Reduction) -> Result<Tensor, ExchangeError> {
     let Some((first, rest)) = tensors.split_first() else {
         return Err(ExchangeError::Mismatch { reason: "there is nothing to combine".to_string() });
     };
     same(tensors)?;
-    let dtype = first.dtype();
+    let (dtype, count) = (first.dtype(), tensors.len());
     if dtype.is_float() {
+        let rounded = |value: f64| if dtype == DType::F64 { value } else { f64::from(value as f32) };
         let mut sum = first.to_f64()?;
         for tensor in rest {
             for (a, b) in sum.iter_mut().zip(tensor.to_f64()?) {
-                let value = match combine {
-                    Combine::Sum => *a + b,
-                    Combine::Prod => *a * b,
-                    Combine::Max => a.max(b),
-                    Combine::Min => a.min(b),
-                };
-                *a = if dtype == DType::F64 { value } else { f64::from(value as f32) };
+                *a = rounded(match reduction {
+                    Reduction::Sum | Reduction::Avg => *a + b,
+                    Reduction::Prod => *a * b,
+                    Reduction::Max => a.max(b),
+                    Reduction::Min => a.min(b),
+                });
             }
+        }
+        if reduction == Reduction::Avg {
+            sum.iter_mut().for_each(|value| *value = rounded(*value / count as f64));
         }
         return Ok(Tensor::from_f64(dtype, first.shape(), &sum)?);
     }
@@ -64,18 +67,21 @@ pub(super) fn combined(tensors: &[Tensor], combine: Combine) -> Result<Tensor, E
         let (shift, signed) = (64 - bits, dtype.is_signed());
         if signed { i128::from(((code << shift) as i64) >> shift) } else { i128::from(code) }
     };
+    let code = |value: i128| value as u64 & (u64::MAX >> (64 - bits));
     let mut codes = first.to_codes()?;
     for tensor in rest {
         for (a, b) in codes.iter_mut().zip(tensor.to_codes()?) {
             let (x, y) = (read(*a), read(b));
-            let value = match combine {
-                Combine::Sum => x.wrapping_add(y),
-                Combine::Prod => x.wrapping_mul(y),
-                Combine::Max => x.max(y),
-                Combine::Min => x.min(y),
-            };
-            *a = value as u64 & (u64::MAX >> (64 - bits));
+            *a = code(match reduction {
+                Reduction::Sum | Reduction::Avg => x.wrapping_add(y),
+                Reduction::Prod => x.wrapping_mul(y),
+                Reduction::Max => x.max(y),
+                Reduction::Min => x.min(y),
+            });
         }
+    }
+    if reduction == Reduction::Avg {
+        codes.iter_mut().for_each(|value| *value = code(read(*value) / count as i128));
     }
     Ok(Tensor::from_bytes(dtype, first.shape(), &bytes_of_codes(dtype, &codes))?)
 }
