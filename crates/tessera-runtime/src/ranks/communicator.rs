@@ -52,12 +52,6 @@ impl Pending {
     pub fn wait(mut self) -> Result<(), ExchangeError> {
         self.work.take().map_or(Ok(()), |mut work| work.wait())
     }
-
-    /// Leaves it to the stream, which whoever queued it waits for: for work that is recorded in a graph, and for many calls in a row. The
-    /// tensors must stay until then.
-    pub fn leave(mut self) {
-        self.work = None;
-    }
 }
 
 impl Drop for Pending {
