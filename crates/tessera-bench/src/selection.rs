@@ -282,8 +282,8 @@ fn entries_of(
     })
 }
 
-/// The operator's first quick problem of each variant (or of one) with the given extents in place of its own. A variant that calls know and
-/// that no quick problem has takes the extents of the first one, or at the edges of tiles, that go with it.
+/// The operator's first quick problem of each variant (or of one) with the given extents in place of its own. A variant that no quick problem has
+/// takes, where calls know it, the extents of the first one, or at the edges of tiles, that go with it; else its first problem of any list.
 fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, SelectionError> {
     let Shapes { extents, numbers, variant } = of_operator(operator, shapes)?;
     let variant = variant.as_deref();
@@ -291,13 +291,17 @@ fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, S
     let is_wanted =
         |problem: &Problem, wanted: &str| wanted == problem.variant || wanted.split(' ').all(|word| problem.has(word));
     let mut own: Vec<Problem> = (operator.quick)().into_iter().map(|(problem, _)| problem).collect();
-    if let Some(wanted) =
-        variant.filter(|wanted| operator.calls.variants.contains(wanted) && !own.iter().any(|own| is_wanted(own, wanted)))
-    {
-        let policies = accepted(operator);
-        let goes = |problem: &Problem| policies.iter().any(|&policy| operator.plan(problem, policy, Machine::Cpu).is_ok());
-        let others = own.into_iter().chain((operator.edges)());
-        own = others.map(|problem| Problem { variant: wanted.to_string(), ..problem }).find(goes).into_iter().collect();
+    if let Some(wanted) = variant.filter(|wanted| !own.iter().any(|own| is_wanted(own, wanted))) {
+        own = if operator.calls.variants.contains(&wanted) {
+            let policies = accepted(operator);
+            let goes = |problem: &Problem| policies.iter().any(|&policy| operator.plan(problem, policy, Machine::Cpu).is_ok());
+            let others = own.into_iter().chain((operator.edges)());
+            others.map(|problem| Problem { variant: wanted.to_string(), ..problem }).find(goes).into_iter().collect()
+        } else {
+            // What calls do not choose, such as how a matrix's elements are spread.
+            let others = (operator.suite)().into_iter().chain((operator.further_suite)()).chain((operator.edges)());
+            others.into_iter().find(|problem| is_wanted(problem, wanted)).into_iter().collect()
+        };
     }
     // Variants have extents of their own: what is named for others is no mistake where one of those that are asked for has it.
     own.retain(|problem| variant.is_none_or(|wanted| is_wanted(problem, wanted)));
@@ -320,7 +324,8 @@ fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, S
         }
         // In the operator's order, whatever that of the command line is: a case has one name.
         for &(name, usual) in operator.numbers {
-            let values = numbers.iter().find(|(own, _)| own == name).map_or(vec![usual], |(_, values)| values.clone());
+            let named = numbers.iter().find(|(own, _)| own == name).map(|(_, values)| values.clone());
+            let values = named.unwrap_or_else(|| vec![problem.number(name).unwrap_or(usual)]);
             let each =
                 |problem: Problem| values.iter().filter_map(move |&value| operator.with_number(problem.clone(), name, value));
             changed = changed.into_iter().flat_map(each).collect();

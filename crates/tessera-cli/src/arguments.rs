@@ -137,6 +137,13 @@ pub(crate) struct Run {
     /// Fixes every choice of the emulator's random schedule; 0 when absent.
     #[arg(long)]
     pub(crate) seed: Option<u64>,
+    /// How many ranks run a function with a mesh of one axis: on the CPU, with `--device cuda` on a GPU each, and where torchrun, MPI or Slurm
+    /// started this process, one rank a process. As many as the mesh has when absent.
+    #[arg(long, value_name = "N")]
+    pub(crate) ranks: Option<usize>,
+    /// Compare the ranks' calls before each exchange: calls that do not match are found before they hang.
+    #[arg(long)]
+    pub(crate) check_calls: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

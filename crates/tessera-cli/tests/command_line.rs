@@ -788,6 +788,15 @@ fn a_function_with_a_mesh_runs_on_its_ranks() {
     let (code, printed) = run(&["--device", "emu"]);
     assert_eq!(code, 5, "{printed}");
     assert!(printed.contains("help: leave out `--device`"), "{printed}");
+    for ranks in ["1", "4", "8"] {
+        let (code, printed) = run(&["--ranks", ranks, "--check-calls"]);
+        assert_eq!(code, 0, "{printed}");
+        assert!(printed.contains(&format!("on {ranks} simulated ranks")), "{printed}");
+        assert!(printed.contains("C: f32[4, 4] = [112, 120, 128, 136, 112, 120, ...]"), "{printed}");
+    }
+    let (code, printed) = run(&["--ranks", "3"]);
+    assert_eq!(code, 5, "{printed}");
+    assert!(printed.contains("does not divide by 3 ranks"), "{printed}");
     let (code, printed) = tessera_in(folder.path(), &["opt", "product.tir", "--pass", "collective-insertion", "--verify-each"]);
     assert_eq!(code, 0, "{printed}");
     assert!(printed.contains("ranks(tp=2)") && printed.contains("graph.all_reduce [%c]"), "{printed}");

@@ -3,6 +3,7 @@
 mod bench_kernels;
 mod bundles;
 mod checks;
+mod collectives;
 mod command_line;
 mod deterministic;
 mod documents;

@@ -249,18 +249,20 @@ impl Nccl {
     /// Loads the library from the first of some places where it is, else as the loader finds it.
     pub fn load(places: &[PathBuf]) -> Result<Nccl> {
         let by_loader = ["libnccl.so.2", "libnccl.so"].map(PathBuf::from);
-        let mut reason = String::new();
+        let mut first = None;
         for place in places.iter().chain(&by_loader) {
             // SAFETY: loading the vendor's library runs its initialisers.
-            match unsafe { Library::new(place) } {
-                Ok(library) => return Nccl::of(Symbols::find(library), place.display().to_string()),
-                Err(error) if reason.is_empty() => {
-                    reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-                }
-                Err(_) => {}
+            let loaded = unsafe { Library::new(place) }.map_err(|error| {
+                let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+                NcclError::Library { reason }
+            });
+            match loaded.and_then(|library| Nccl::of(Symbols::find(library), place.display().to_string())) {
+                Ok(nccl) => return Ok(nccl),
+                // What was looked at first says most: the others are guesses.
+                Err(error) => first = first.or(Some(error)),
             }
         }
-        Err(NcclError::Library { reason })
+        Err(first.unwrap_or(NcclError::Library { reason: "there is no place to look at".to_string() }))
     }
 
     fn of(symbols: Symbols, path: String) -> Result<Nccl> {
@@ -405,6 +407,7 @@ impl NcclComm {
     /// Ends what runs on the device, and frees the communicator: later calls fail. It never waits for other ranks.
     pub fn abort(&self) {
         let inner = &*self.inner;
+        let _alone = QUEUING.lock().unwrap_or_else(PoisonError::into_inner);
         let (Some(raw), Some(abort)) = (inner.raw().take(), inner.nccl.symbols.abort) else { return };
         if inner.context.table().is_ok() {
             // SAFETY: the handle is alive and used nowhere else any more. What it says changes nothing.
@@ -452,6 +455,9 @@ impl Drop for CommInner {
     }
 }
 
+/// Calls are not queued while a communicator is aborted, which frees it.
+static QUEUING: Mutex<()> = Mutex::new(());
+
 /// A communicator, its number of ranks, and a call on it.
 pub type OnComm<'a> = (&'a NcclComm, usize, NcclCall);
 
@@ -470,6 +476,7 @@ pub fn queue(calls: &[OnComm<'_>], streams: &[StreamHandle]) -> Result<()> {
         }
     }
     first.inner.context.table()?;
+    let _alone = QUEUING.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: no arguments.
     check("ncclGroupStart", unsafe { start() })?;
     let mut outcome = Ok(());

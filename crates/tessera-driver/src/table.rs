@@ -99,6 +99,8 @@ table! {
     pool_keep(device: DeviceOrdinal, bytes: u64);
     /// Gives back what the stream-ordered pool holds beyond so many bytes.
     pool_trim(device: DeviceOrdinal, bytes: u64);
+    /// Lets kernels of another device reach the memory of a device's pool, that of now and of later.
+    pool_open(device: DeviceOrdinal, to: DeviceOrdinal);
     /// The allocation that an address lies in: its start and its size.
     pointer_range(pointer: DevicePtr) -> (DevicePtr, u64);
     /// One of an address's numbers.
@@ -109,6 +111,10 @@ table! {
     mem_written(pointer: DevicePtr, bytes: u64) -> Option<Vec<bool>>;
     /// Lets another process reach memory of `mem_alloc`.
     mem_share(pointer: DevicePtr) -> SharedHandle;
+    /// Maps memory that another process shares into the current context.
+    mem_open(shared: SharedHandle) -> DevicePtr;
+    /// Unmaps memory of `mem_open`.
+    mem_close(pointer: DevicePtr);
 
     /// Allocates pinned host memory that devices reach.
     host_alloc(bytes: u64) -> HostPtr;

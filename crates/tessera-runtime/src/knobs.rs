@@ -7,13 +7,19 @@
 //! | `TESSERA_DEVICE` | the default device: `cpu`, `emu`, `cuda` or `cuda:N`; the best that works when unset |
 //! | `TESSERA_PATH` | folders in which kernel files' imports are looked for, as `PATH` lists them; those of the file come first |
 //! | `TESSERA_CACHE` | the folder of assembled kernels, or `off`; `tessera` in the user's cache folder when unset |
+//! | `TESSERA_NCCL` | the file of NCCL's library; that of the loader or of a Python environment when unset |
+//! | `TESSERA_RANKS_TIMEOUT` | seconds that a rank waits for others in a call; 600 when unset |
+//! | `TESSERA_RANKS_PATIENCE` | seconds without a sign of life after which a rank is lost; 10 when unset |
+//! | `TESSERA_RANKS_PORT` | the port on which rank 0 listens; `MASTER_PORT` when unset |
 //!
+//! Which rank a process is stands in the variables of its launcher: [`Knobs::placement`].
 //! Nothing else in the libraries reads the environment, `HOME` and `XDG_CACHE_HOME` apart (colours follow `NO_COLOR`, which the command line reads).
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::device::{Device, DeviceChoice};
-use crate::ranks::{Placement, RendezvousError};
+use crate::ranks::{Limits, Nccl, NcclError, Placement, RendezvousError, nccl_places};
 
 /// Settings from the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +36,8 @@ pub struct Knobs {
     pub cache: Option<PathBuf>,
     /// `HOME`: the user's folder.
     pub home: Option<PathBuf>,
+    /// `TESSERA_RANKS_TIMEOUT` and `TESSERA_RANKS_PATIENCE`.
+    pub limits: Limits,
 }
 
 /// A device as the command line and the environment name it.
@@ -71,6 +79,10 @@ const CPU_LEVEL: &str = "TESSERA_CPU_LEVEL";
 const DEVICE: &str = "TESSERA_DEVICE";
 const PATH: &str = "TESSERA_PATH";
 const CACHE: &str = "TESSERA_CACHE";
+const NCCL: &str = "TESSERA_NCCL";
+const RANKS_TIMEOUT: &str = "TESSERA_RANKS_TIMEOUT";
+const RANKS_PATIENCE: &str = "TESSERA_RANKS_PATIENCE";
+const RANKS_PORT: &str = "TESSERA_RANKS_PORT";
 
 const ROWS: &[(&str, &str)] = &[
     (THREADS, "threads that run blocks on the CPU; all cores when unset"),
@@ -81,6 +93,10 @@ const ROWS: &[(&str, &str)] = &[
     (DEVICE, "the default device: `cpu`, `emu`, `cuda` or `cuda:N`; the best that works when unset"),
     (PATH, "folders in which kernel files' imports are looked for, as `PATH` lists them; those of the file come first"),
     (CACHE, "the folder of assembled kernels, or `off`; `tessera` in the user's cache folder when unset"),
+    (NCCL, "the file of NCCL's library; that of the loader or of a Python environment when unset"),
+    (RANKS_TIMEOUT, "seconds that a rank waits for others in a call; 600 when unset"),
+    (RANKS_PATIENCE, "seconds without a sign of life after which a rank is lost; 10 when unset"),
+    (RANKS_PORT, "the port on which rank 0 listens; `MASTER_PORT` when unset"),
 ];
 
 impl Knobs {
@@ -92,6 +108,11 @@ impl Knobs {
     /// Which rank this process is, where a launcher says so: the variables of [`Placement::from_lookup`].
     pub fn placement() -> Result<Option<Placement>, RendezvousError> {
         Placement::from_lookup(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    /// NCCL, where it is found: at `TESSERA_NCCL`, in a Python environment, by the loader.
+    pub fn nccl() -> Result<Nccl, NcclError> {
+        Nccl::load(&nccl_places(|name| std::env::var_os(name)))
     }
 
     /// Reads settings from any source; empty values count as unset.
@@ -118,7 +139,15 @@ impl Knobs {
             }
         };
         let home = get("HOME").map(PathBuf::from);
+        let seconds = |name: &'static str, or: Duration| match get(name).map(|value| (value.parse::<f64>(), value)) {
+            None => Ok(or),
+            Some((Ok(seconds), _)) if (0.05..=1e6).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+            Some((_, value)) => Err(KnobError { name, value, expected: "seconds from 0.05 to 1000000" }),
+        };
+        let usual = Limits::default();
+        let (call, patience) = (seconds(RANKS_TIMEOUT, usual.call)?, seconds(RANKS_PATIENCE, usual.patience)?);
         Ok(Knobs {
+            limits: Limits { call, join: usual.join.min(call), patience },
             threads: threads.transpose()?,
             cpu_level: cpu_level.transpose()?,
             device: device.transpose()?,
@@ -189,6 +218,8 @@ mod tests {
             Err("TESSERA_THREADS=`many`: expected a number from 1 to 4096".into())
         );
         assert!(with(DEVICE, "gpu").is_err());
+        assert_eq!(with(RANKS_TIMEOUT, "2.5").map(|knobs| knobs.limits.call), Ok(Duration::from_millis(2500)));
+        assert!(with(RANKS_PATIENCE, "0").is_err() && with(RANKS_PATIENCE, "nan").is_err());
         assert_eq!(with(CPU_LEVEL, "avx2").map(|knobs| knobs.cpu_level), Ok(Some(tessera_cpu::Level::Avx2)));
         assert!(with(CPU_LEVEL, "sse").is_err());
         let cache = |name, value| with(name, value).map(|knobs| knobs.cache);

@@ -85,7 +85,7 @@ fn on_device(
     let handle = stream.handle();
     let mut queue = |count: usize| -> Result<(), ExchangeError> {
         // The stream is waited for as a whole, below.
-        (0..count).try_for_each(|_| communicator.start(calls, Some(handle)).map(Pending::leave))
+        (0..count).try_for_each(|_| communicator.enqueue(calls, handle))
     };
     queue(1)?;
     stream.synchronize().map_err(memory)?;

@@ -214,7 +214,11 @@ impl CollectiveSuite {
 
     /// The device of each rank, and how much memory is left on the one with the least. Samples are graphs of launches there, if that is wanted.
     #[must_use]
-    pub fn on_devices(self, accelerator: Accelerator, available: u64, graph: bool) -> CollectiveSuite {
+    pub fn on_devices(mut self, accelerator: Accelerator, available: u64, graph: bool) -> CollectiveSuite {
+        // Each rank has memory of its own.
+        for (case, (_, form)) in self.cases.iter_mut().zip(&self.forms) {
+            case.work.tensor_bytes /= form.ranks as u64;
+        }
         CollectiveSuite { accelerator: Some(accelerator), available: Some(available), graph, ..self }
     }
 
@@ -240,8 +244,7 @@ impl CollectiveSuite {
             flops: 0,
             class: None,
             metric: Metric::Bandwidth,
-            // On devices each rank has memory of its own.
-            tensor_bytes: if self.accelerator.is_some() { held } else { held * ranks as u64 },
+            tensor_bytes: held * ranks as u64,
             formula: "the message once: algorithm bandwidth; what a rank's link carries at least is the bus bandwidth".into(),
         };
         self.forms.push((key.id(), form));

@@ -51,8 +51,10 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
     // What is wrong with the arguments is told here, and not by a child.
     time_limit(&arguments)?;
     if is_of_ranks {
-        let end = collectives::bench(&arguments, mode, &path, previous.as_ref())?;
-        return conclude(&arguments, mode, &path, &end);
+        return match collectives::bench(&arguments, mode, &path, previous.as_ref())? {
+            Some(end) => conclude(&arguments, mode, &path, &end),
+            None => Ok(()),
+        };
     }
     let for_ranks = [("--ranks", arguments.ranks.is_some()), ("--over", !arguments.over.is_empty())];
     if let Some((option, _)) = for_ranks.into_iter().find(|(_, given)| *given) {

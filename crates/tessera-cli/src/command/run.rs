@@ -26,8 +26,16 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     let mut options = compile_options(&arguments.optimise, arguments.block)?;
     let subject = Subject::read(&arguments.launch.subject, &arguments.launch.arguments)?.locked(&arguments.optimise.locking)?;
     let saves = Saves::read(&arguments.save, |name| subject.tensor(name).map(drop))?;
-    if let Some(ranked) = RankedKernel::new(&subject.kernel).map_err(kernel_failure)? {
-        return ranks::run(&ranked, &arguments, &subject, &options, &saves);
+    let placement = ranks::placement(arguments.ranks)?;
+    let count = arguments.ranks.or(placement.as_ref().map(|placement| placement.ranks));
+    if let Some(ranked) = RankedKernel::for_ranks(&subject.kernel, count).map_err(kernel_failure)? {
+        return ranks::run(ranked, &arguments, &subject, &options, (&saves, placement));
+    }
+    if arguments.ranks.is_some() || arguments.check_calls {
+        let name = subject.kernel.name();
+        return Err(Failure::usage(format!(
+            "`{name}` has no mesh: it is for one device\nhelp: give it one, as `graph @f(...) ... mesh(tp=2)`, or leave out `--ranks` and `--check-calls`"
+        )));
     }
     refuse_unused_seed(&arguments.emulation, arguments.seed)?;
     let limit = time_limit(&arguments.patience)?;

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "calls into a C library")]
 
-use std::ffi::c_uint;
+use std::ffi::{c_int, c_uint};
 use std::ptr;
 use std::sync::Arc;
 
@@ -91,6 +91,18 @@ pub(super) fn fill(table: &mut DriverTable, symbols: &Arc<Symbols>) {
         cu.check("cuIpcGetMemHandle", unsafe { mem_share(&mut shared, pointer.0) })?;
         Ok(shared)
     });
+    slot!(table, symbols, mem_open, [mem_open], |cu, shared| {
+        // The driver lets this device reach the other one's memory, where it can.
+        const LAZY_ENABLE_PEER_ACCESS: c_uint = 1;
+        let mut pointer = 0;
+        // SAFETY: writes one address; the handle is 64 bytes, passed as the C structure is.
+        cu.check("cuIpcOpenMemHandle", unsafe { mem_open(&mut pointer, shared, LAZY_ENABLE_PEER_ACCESS) })?;
+        Ok(DevicePtr(pointer))
+    });
+    slot!(table, symbols, mem_close, [mem_close], |cu, pointer| {
+        // SAFETY: the address came from `mem_open`.
+        cu.check("cuIpcCloseMemHandle", unsafe { mem_close(pointer.0) })
+    });
 }
 
 fn fill_pool(table: &mut DriverTable, symbols: &Arc<Symbols>) {
@@ -109,6 +121,17 @@ fn fill_pool(table: &mut DriverTable, symbols: &Arc<Symbols>) {
         cu.check("cuDeviceGetDefaultMemPool", unsafe { device_pool(&mut pool, device.0.cast_signed()) })?;
         // SAFETY: the handle came from the call above.
         cu.check("cuMemPoolTrimTo", unsafe { pool_trim(pool, bytes as usize) })
+    });
+    slot!(table, symbols, pool_open, [device_pool, pool_set_access], |cu, device, to| {
+        // `CUmemAccessDesc`: the kind of place, which one, and what is allowed there.
+        const DEVICE: c_int = 1;
+        const READ_AND_WRITE: c_int = 3;
+        let mut pool = ptr::null_mut();
+        // SAFETY: writes one handle.
+        cu.check("cuDeviceGetDefaultMemPool", unsafe { device_pool(&mut pool, device.0.cast_signed()) })?;
+        let access = [DEVICE, to.0.cast_signed(), READ_AND_WRITE];
+        // SAFETY: the handle came from the call above; reads one description.
+        cu.check("cuMemPoolSetAccess", unsafe { pool_set_access(pool, &access, 1) })
     });
 }
 

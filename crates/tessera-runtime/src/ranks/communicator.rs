@@ -52,12 +52,6 @@ impl Pending {
     pub fn wait(mut self) -> Result<(), ExchangeError> {
         self.work.take().map_or(Ok(()), |mut work| work.wait())
     }
-
-    /// Leaves it to the stream, which whoever queued it waits for: for work that is recorded in a graph, and for many calls in a row. The
-    /// tensors must stay until then.
-    pub fn leave(mut self) {
-        self.work = None;
-    }
 }
 
 impl Drop for Pending {
@@ -83,6 +77,13 @@ pub trait Communicator: Send {
     /// Starts calls as one: none of them waits for an earlier one of the list, so that a `send` and a `recv` of two ranks to each other
     /// cannot wait for ever. On a device they are queued on `stream`, on the device's own where that is `None`; on the CPU they are done on return.
     fn start(&mut self, calls: &[Call], stream: Option<StreamHandle>) -> Result<Pending, ExchangeError>;
+
+    /// Queues calls on a stream that is being recorded as a graph, with nothing to wait for: whoever launches the graph waits for its
+    /// stream. On the CPU there is no such stream.
+    fn enqueue(&mut self, calls: &[Call], _stream: StreamHandle) -> Result<(), ExchangeError> {
+        let call = calls.first().map_or("enqueue", |call| call.operation.name());
+        Err(ExchangeError::Refused { call, reason: format!("tensors on `{}` are exchanged without a stream", self.device()) })
+    }
 
     /// Gives up: calls under way end with an error here, other ranks hear of it, and later calls fail.
     fn abort(&mut self, reason: &str);
@@ -201,6 +202,32 @@ pub trait Communicator: Send {
     /// A tensor where the communicator works.
     fn there(&self, tensor: &Tensor) -> Result<Tensor, ExchangeError> {
         Ok(tensor.to_device(self.device())?)
+    }
+}
+
+impl<C: Communicator + ?Sized> Communicator for &mut C {
+    fn rank(&self) -> usize {
+        (**self).rank()
+    }
+
+    fn ranks(&self) -> usize {
+        (**self).ranks()
+    }
+
+    fn device(&self) -> &Device {
+        (**self).device()
+    }
+
+    fn start(&mut self, calls: &[Call], stream: Option<StreamHandle>) -> Result<Pending, ExchangeError> {
+        (**self).start(calls, stream)
+    }
+
+    fn enqueue(&mut self, calls: &[Call], stream: StreamHandle) -> Result<(), ExchangeError> {
+        (**self).enqueue(calls, stream)
+    }
+
+    fn abort(&mut self, reason: &str) {
+        (**self).abort(reason);
     }
 }
 

@@ -1,9 +1,9 @@
-//! Running a rank's program, and all of them at once.
+//! Running a rank's program.
 
 use std::collections::BTreeMap;
 
 use tessera_compile::{CompileOptions, Place, RankProgram, RankStep, passes, rank_program};
-use tessera_ir::{Axis, Diagnostic, Func, GraphOp, Mesh, ParamKind, PassManager, Sharding, text};
+use tessera_ir::{Axis, Diagnostic, Func, GraphOp, Mesh, ParamKind, PassManager, Program, text};
 use tessera_launch::{LaunchGrid, Report};
 
 use crate::device::Device;
@@ -13,26 +13,40 @@ use crate::ranks::call::Group;
 use crate::ranks::communicator::Communicator;
 use crate::ranks::error::ExchangeError;
 use crate::ranks::parts::part;
-use crate::ranks::simulated::Meeting;
 use crate::tensor::Tensor;
 use crate::value::Value;
 
-/// More ranks than this are not simulated: each is a thread.
-const MAX_SIMULATED: usize = 256;
-
 /// A function for several ranks, split into kernels and exchanges.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RankedKernel {
-    name: String,
-    program: RankProgram,
+    pub(super) name: String,
+    pub(super) program: RankProgram,
     /// One for each step that is a kernel, in order.
     kernels: Vec<Kernel>,
+    /// Whether the ranks compare their calls before they make them.
+    pub(super) checks_calls: bool,
 }
 
 impl RankedKernel {
     /// The program of a rank of a kernel with a mesh; `None` for other kernels.
     pub fn new(kernel: &Kernel) -> Result<Option<RankedKernel>, KernelError> {
+        RankedKernel::for_ranks(kernel, None)
+    }
+
+    /// The same for another number of ranks: a mesh of one axis becomes as large. A mesh of several has the number it has.
+    pub fn for_ranks(kernel: &Kernel, ranks: Option<usize>) -> Result<Option<RankedKernel>, KernelError> {
         let Some(mut module) = kernel.module().filter(|module| module.funcs[0].mesh.is_some()).cloned() else { return Ok(None) };
+        if let (Some(mesh), Some(ranks)) = (&mut module.funcs[0].mesh, ranks) {
+            match (mesh.axes.len(), u32::try_from(ranks)) {
+                _ if mesh.ranks() == ranks => {}
+                (1, Ok(size)) if mesh.program == Program::Whole && size > 0 => mesh.axes[0].size = size,
+                _ => {
+                    let message = format!("`{}` is for {} ranks, {mesh}, not for {ranks}", kernel.name(), mesh.ranks());
+                    let help = "a mesh of one axis of a whole program can be made larger or smaller";
+                    return Err(refused(Diagnostic::bare("ranks", message).help(help)));
+                }
+            }
+        }
         let insertion: Vec<_> = passes::find("collective-insertion").into_iter().collect();
         let mut manager = PassManager { verify_each: true, ..PassManager::default() };
         manager.run(&mut module, &insertion).map_err(|failure| kernel.rejected(failure.diagnostics))?;
@@ -56,7 +70,13 @@ impl RankedKernel {
                 kernels.push(Kernel::from_ir(&name, &text::print_func(func), &func.name)?);
             }
         }
-        Ok(RankedKernel { name: kernel.name().to_owned(), program, kernels })
+        Ok(RankedKernel { name: kernel.name().to_owned(), program, kernels, checks_calls: false })
+    }
+
+    /// The same, whose ranks compare their calls before each exchange where `checks` is true: see [`Checked`](crate::ranks::Checked).
+    #[must_use]
+    pub fn checking_calls(self, checks: bool) -> RankedKernel {
+        RankedKernel { checks_calls: checks, ..self }
     }
 
     /// The ranks.
@@ -140,104 +160,6 @@ impl RankedKernel {
         }
     }
 
-    /// Runs the programs of all ranks on threads of this process. Arguments are whole: parts are cut out of them, and what the
-    /// ranks write is put together in them.
-    pub fn run(
-        &self,
-        args: &[(&str, Value)],
-        device: &Device,
-        options: (&CompileOptions, &LaunchOptions),
-    ) -> Result<(), KernelError> {
-        self.expect_arguments(args)?;
-        let count = self.program.mesh.ranks();
-        if count > MAX_SIMULATED {
-            let message = format!("`{}` is for {count} ranks, and {MAX_SIMULATED} can be simulated", self.name);
-            return Err(refused(Diagnostic::bare("ranks", message).help("make the mesh smaller: shardings stay as they are")));
-        }
-        let mut parts: Vec<Vec<(&str, Value)>> = Vec::with_capacity(count);
-        for rank in 0..count {
-            parts.push(
-                args.iter()
-                    .map(|(name, value)| Ok((*name, self.part_of(rank, name, value)?)))
-                    .collect::<Result<_, KernelError>>()?,
-            );
-        }
-        let meeting = Meeting::new(count);
-        let outcomes: Vec<Result<(), KernelError>> = std::thread::scope(|scope| {
-            let ends: Vec<_> = (0..count).map(|rank| meeting.rank(rank)).collect();
-            let threads: Vec<_> = ends
-                .into_iter()
-                .zip(&parts)
-                .enumerate()
-                .map(|(rank, (mut end, own))| scope.spawn(move || self.run_rank(rank, own, &mut end, device, options)))
-                .collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
-                Ok(outcome) => outcome,
-                Err(panic) => std::panic::resume_unwind(panic),
-            };
-            threads.into_iter().map(join).collect()
-        });
-        // A rank that failed by itself says more than those who waited for it.
-        let waited = |error: &KernelError| matches!(error, KernelError::Exchange(error) if error.is_of_another());
-        let mut failures: Vec<KernelError> = outcomes.into_iter().filter_map(Result::err).collect();
-        failures.sort_by_key(waited);
-        if let Some(first) = failures.into_iter().next() {
-            return Err(first);
-        }
-        for (position, param) in self.program.params.iter().enumerate() {
-            if self.program.written[position] {
-                self.collect(position, &param.name, args, &parts)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A rank's part of an argument, in memory of its own where the rank writes it.
-    fn part_of(&self, rank: usize, name: &str, value: &Value) -> Result<Value, KernelError> {
-        let at = self.program.params.iter().position(|param| param.name == name);
-        let (Value::Tensor(tensor), Some(at)) = (value, at) else { return Ok(value.clone()) };
-        let sharding = self.program.shardings[at].as_ref().filter(|sharding| !sharding.is_whole());
-        let view = match sharding {
-            Some(sharding) => self.view(rank, tensor, sharding)?,
-            None => tensor.clone(),
-        };
-        if sharding.is_none() && !self.program.written[at] {
-            return Ok(value.clone());
-        }
-        Ok(Value::Tensor(view.contiguous().map_err(ExchangeError::from)?))
-    }
-
-    /// The view of a rank's part.
-    fn view(&self, rank: usize, tensor: &Tensor, sharding: &Sharding) -> Result<Tensor, ExchangeError> {
-        let mut view = tensor.clone();
-        for (axis, dim) in sharding.dims.iter().enumerate() {
-            if let Some(by) = dim.as_ref().and_then(|name| self.program.mesh.axis(name)) {
-                view = part(&view, axis, by.size as usize, self.program.mesh.position(rank, &by.name))?;
-            }
-        }
-        Ok(view)
-    }
-
-    /// Puts the ranks' parts of a result together.
-    fn collect(&self, at: usize, name: &str, args: &[(&str, Value)], parts: &[Vec<(&str, Value)>]) -> Result<(), KernelError> {
-        let find = |args: &[(&str, Value)]| match args.iter().find(|(own, _)| *own == name) {
-            Some((_, Value::Tensor(tensor))) => Some(tensor.clone()),
-            _ => None,
-        };
-        let Some(whole) = find(args) else { return Ok(()) };
-        whole.memory.set_poisoned(false);
-        for (rank, own) in parts.iter().enumerate() {
-            let Some(part) = find(own) else { continue };
-            match self.program.shardings[at].as_ref() {
-                Some(sharding) => self.view(rank, &whole, sharding)?.copy_from(&part).map_err(ExchangeError::from)?,
-                // Every rank has the same.
-                None if rank == 0 => whole.copy_from(&part).map_err(ExchangeError::from)?,
-                None => {}
-            }
-        }
-        Ok(())
-    }
-
     /// The size of each named axis, from the rank's parts.
     fn sizes(&self, args: &[(&str, Value)]) -> BTreeMap<String, usize> {
         let mut sizes = BTreeMap::new();
@@ -281,7 +203,7 @@ impl RankedKernel {
         Ok(Tensor::zeros_on(buffer.dtype, &shape, device).map_err(ExchangeError::from)?)
     }
 
-    fn expect_arguments(&self, args: &[(&str, Value)]) -> Result<(), KernelError> {
+    pub(super) fn expect_arguments(&self, args: &[(&str, Value)]) -> Result<(), KernelError> {
         for param in &self.program.params {
             let Some((_, value)) = args.iter().find(|(name, _)| *name == param.name) else {
                 return Err(refused(Diagnostic::bare("argument-missing", format!("`{}` needs `{}`", self.name, param.name))));
@@ -304,7 +226,7 @@ impl RankedKernel {
     }
 }
 
-fn refused(diagnostic: Diagnostic) -> KernelError {
+pub(super) fn refused(diagnostic: Diagnostic) -> KernelError {
     KernelError::Rejected(Report { diagnostics: vec![diagnostic], sources: tessera_ir::SourceMap::default() })
 }
 

@@ -2,53 +2,23 @@
 //!
 //! A rank that stops early leaves the meeting, and those who wait for it hear of that.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::collections::VecDeque;
+use std::time::Instant;
 
 use tessera_driver::StreamHandle;
 
 use crate::device::Device;
+use crate::ranks::board::Board;
 use crate::ranks::call::{Call, CallName};
 use crate::ranks::communicator::{Communicator, Pending};
 use crate::ranks::error::ExchangeError;
 use crate::ranks::linked::{Linked, Links, Message};
-
-#[derive(Default)]
-struct Table {
-    /// What was sent and not taken, by sender and receiver.
-    messages: BTreeMap<(usize, usize), VecDeque<Message>>,
-    /// Who exchanges no more, and why.
-    left: Vec<(usize, String)>,
-}
-
-/// Where the ranks of one process meet.
-#[derive(Clone)]
-pub struct Meeting {
-    table: Arc<(Mutex<Table>, Condvar)>,
-    ranks: usize,
-    limit: Option<Duration>,
-}
+use crate::ranks::meeting::{Meeting, Seat};
 
 impl Meeting {
-    /// A meeting of so many ranks.
-    pub fn new(ranks: usize) -> Meeting {
-        Meeting { table: Arc::default(), ranks, limit: None }
-    }
-
-    /// A rank waits for another for no longer than so.
-    #[must_use]
-    pub fn with_limit(self, limit: Duration) -> Meeting {
-        Meeting { limit: Some(limit), ..self }
-    }
-
     /// A rank's end.
     pub fn rank(&self, rank: usize) -> SimulatedRank {
-        SimulatedRank(Linked::new(Seat { meeting: self.clone(), rank }, rank, self.ranks))
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.0.lock().unwrap_or_else(PoisonError::into_inner)
+        SimulatedRank(Linked::new(self.seat(rank), rank, self.ranks()))
     }
 }
 
@@ -77,50 +47,48 @@ impl Communicator for SimulatedRank {
     }
 }
 
-/// A rank's place at the table.
-struct Seat {
-    meeting: Meeting,
-    rank: usize,
-}
-
 impl Links for Seat {
     fn send(&mut self, to: usize, message: Message, _call: &CallName) -> Result<(), ExchangeError> {
         self.meeting.table().messages.entry((self.rank, to)).or_default().push_back(message);
-        self.meeting.table.1.notify_all();
+        self.meeting.changed();
         Ok(())
     }
 
     fn receive(&mut self, from: usize, call: &CallName) -> Result<Message, ExchangeError> {
-        let (start, changed) = (Instant::now(), &self.meeting.table.1);
+        self.begins(call);
+        let (start, limit) = (Instant::now(), self.limits().call);
         let mut table = self.meeting.table();
         loop {
             if let Some(message) = table.messages.get_mut(&(from, self.rank)).and_then(VecDeque::pop_front) {
                 return Ok(message);
             }
-            if let Some((rank, reason)) = table.left.iter().find(|(rank, _)| *rank == from) {
-                return Err(ExchangeError::Left { rank: *rank, reason: reason.clone(), call: call.clone() });
+            if let Some(left) = table.left(from, call) {
+                return Err(left);
             }
-            table = match self.meeting.limit {
-                None => changed.wait(table).unwrap_or_else(PoisonError::into_inner),
-                Some(limit) => {
-                    let waited = start.elapsed();
-                    let Some(rest) = limit.checked_sub(waited).filter(|rest| !rest.is_zero()) else {
-                        return Err(ExchangeError::Late { ranks: vec![from], waited, detail: String::new(), call: call.clone() });
-                    };
-                    changed.wait_timeout(table, rest).unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            let waited = start.elapsed();
+            if waited >= limit {
+                drop(table);
+                let detail = self.progress(from).map(|(number, text)| format!("; it was last in its call {number}, {text}"));
+                return Err(ExchangeError::Late {
+                    ranks: vec![from],
+                    waited,
+                    detail: detail.unwrap_or_default(),
+                    call: call.clone(),
+                });
+            }
+            table = self.meeting.wait(table, limit - waited);
         }
     }
 
     fn leave(&mut self, reason: Option<&str>) {
-        self.meeting.table().left.push((self.rank, reason.unwrap_or_default().to_string()));
-        self.meeting.table.1.notify_all();
+        Board::leave(self, reason.unwrap_or_default());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::ranks::call::{Group, Reduction};
     use crate::ranks::parts::combined;

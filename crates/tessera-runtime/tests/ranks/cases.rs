@@ -17,15 +17,20 @@ fn exchanges(outcome: &Outcome) -> Vec<&'static str> {
 
 /// `out = A B` with shardings and a mesh; 48 x 24 x 96.
 fn product(elem: &str, result: &str, shardings: [&str; 3], mesh: &str) -> String {
+    product_of([48, 24, 96], elem, result, shardings, mesh)
+}
+
+/// The same of any rows, terms and columns.
+pub(super) fn product_of([m, k, n]: [usize; 3], elem: &str, result: &str, shardings: [&str; 3], mesh: &str) -> String {
     let state = |sharding: &str| if sharding.is_empty() { String::new() } else { format!(" {{sharding = \"{sharding}\"}}") };
     let [a, b, c] = shardings.map(state);
     format!(
-        "graph @f(%A: operand<48x24x{elem}>{a}, %B: operand<24x96x{elem}>{b}, %out: operand<48x96x{result}>{c}) \
-         abi(A: operand<{elem}, [\"48\", \"24\"]>, B: operand<{elem}, [\"24\", \"96\"]>, out: operand<{result}, [\"48\", \"96\"]>) \
+        "graph @f(%A: operand<{m}x{k}x{elem}>{a}, %B: operand<{k}x{n}x{elem}>{b}, %out: operand<{m}x{n}x{result}>{c}) \
+         abi(A: operand<{elem}, [\"{m}\", \"{k}\"]>, B: operand<{elem}, [\"{k}\", \"{n}\"]>, out: operand<{result}, [\"{m}\", \"{n}\"]>) \
          mesh({mesh}) {{
-  %a = graph.load %A : tensor<48x24x{elem}>
-  %b = graph.load %B : tensor<24x96x{elem}>
-  %c = graph.contract %a, %b : tensor<48x96x{result}>
+  %a = graph.load %A : tensor<{m}x{k}x{elem}>
+  %b = graph.load %B : tensor<{k}x{n}x{elem}>
+  %c = graph.contract %a, %b : tensor<{m}x{n}x{result}>
   graph.store %c, %out
   return
 }}"
@@ -126,36 +131,45 @@ fn a_pair_of_products_exchanges_once() {
 
 /// Lines of products with keys, exponentials of differences from their maxima, products with values.
 fn lines(elem: &str, query: &str, keys: &str, mesh: &str, bias: bool) -> String {
+    lines_of([2, 4, 48], elem, query, keys, mesh, bias)
+}
+
+/// The same of any batches, heads and keys.
+pub(super) fn lines_of([n, h, t]: [usize; 3], elem: &str, query: &str, keys: &str, mesh: &str, bias: bool) -> String {
     let (load, add, score) = if bias {
-        ("  %bias = graph.load %B : tensor<2x4x24x48xf32>\n", "  %s = addf %s0, %bias : tensor<2x4x24x48xf32>\n", "s0")
+        (
+            format!("  %bias = graph.load %B : tensor<{n}x{h}x24x{t}xf32>\n"),
+            format!("  %s = addf %s0, %bias : tensor<{n}x{h}x24x{t}xf32>\n"),
+            "s0",
+        )
     } else {
-        ("", "", "s")
+        (String::new(), String::new(), "s")
     };
     format!(
-        "graph @f(%Q: operand<2x4x24x16x{elem}> {{sharding = \"{query}\"}}, %K: operand<2x4x48x16x{elem}> {{sharding = \"{keys}\"}}, \
-         %V: operand<2x4x48x16x{elem}> {{sharding = \"{keys}\"}}, %B: operand<2x4x24x48xf32>, %out: operand<2x4x24x16x{elem}>) \
-         abi(Q: operand<{elem}, [\"2\", \"4\", \"24\", \"16\"]>, K: operand<{elem}, [\"2\", \"4\", \"48\", \"16\"]>, \
-         V: operand<{elem}, [\"2\", \"4\", \"48\", \"16\"]>, B: operand<f32, [\"2\", \"4\", \"24\", \"48\"]>, \
-         out: operand<{elem}, [\"2\", \"4\", \"24\", \"16\"]>) mesh({mesh}) {{
-  %q = graph.load %Q : tensor<2x4x24x16x{elem}>
-  %k = graph.load %K {{transpose=true}} : tensor<2x4x16x48x{elem}>
-  %{score} = graph.contract %q, %k : tensor<2x4x24x48xf32>
-{load}{add}  %m = graph.reduce %s {{axis=3, combine=max}} : tensor<2x4x24x1xf32>
-  %mb = graph.broadcast %m : tensor<2x4x24x48xf32>
-  %d = subf %s, %mb : tensor<2x4x24x48xf32>
-  %e = exp %d : tensor<2x4x24x48xf32>
-  %l = graph.reduce %e {{axis=3, combine=sum}} : tensor<2x4x24x1xf32>
+        "graph @f(%Q: operand<{n}x{h}x24x16x{elem}> {{sharding = \"{query}\"}}, %K: operand<{n}x{h}x{t}x16x{elem}> {{sharding = \"{keys}\"}}, \
+         %V: operand<{n}x{h}x{t}x16x{elem}> {{sharding = \"{keys}\"}}, %B: operand<{n}x{h}x24x{t}xf32>, %out: operand<{n}x{h}x24x16x{elem}>) \
+         abi(Q: operand<{elem}, [\"{n}\", \"{h}\", \"24\", \"16\"]>, K: operand<{elem}, [\"{n}\", \"{h}\", \"{t}\", \"16\"]>, \
+         V: operand<{elem}, [\"{n}\", \"{h}\", \"{t}\", \"16\"]>, B: operand<f32, [\"{n}\", \"{h}\", \"24\", \"{t}\"]>, \
+         out: operand<{elem}, [\"{n}\", \"{h}\", \"24\", \"16\"]>) mesh({mesh}) {{
+  %q = graph.load %Q : tensor<{n}x{h}x24x16x{elem}>
+  %k = graph.load %K {{transpose=true}} : tensor<{n}x{h}x16x{t}x{elem}>
+  %{score} = graph.contract %q, %k : tensor<{n}x{h}x24x{t}xf32>
+{load}{add}  %m = graph.reduce %s {{axis=3, combine=max}} : tensor<{n}x{h}x24x1xf32>
+  %mb = graph.broadcast %m : tensor<{n}x{h}x24x{t}xf32>
+  %d = subf %s, %mb : tensor<{n}x{h}x24x{t}xf32>
+  %e = exp %d : tensor<{n}x{h}x24x{t}xf32>
+  %l = graph.reduce %e {{axis=3, combine=sum}} : tensor<{n}x{h}x24x1xf32>
   %p = {cast}
-  %v = graph.load %V : tensor<2x4x48x16x{elem}>
-  %acc = graph.contract %p, %v : tensor<2x4x24x16xf32>
-  %lb = graph.broadcast %l : tensor<2x4x24x16xf32>
-  %o = divf %acc, %lb : tensor<2x4x24x16xf32>
+  %v = graph.load %V : tensor<{n}x{h}x{t}x16x{elem}>
+  %acc = graph.contract %p, %v : tensor<{n}x{h}x24x16xf32>
+  %lb = graph.broadcast %l : tensor<{n}x{h}x24x16xf32>
+  %o = divf %acc, %lb : tensor<{n}x{h}x24x16xf32>
   %h = {last}
   graph.store %h, %out
   return
 }}",
-        cast = if elem == "f32" { "negf %e : tensor<2x4x24x48xf32>".to_string() } else { format!("ftof %e : tensor<2x4x24x48x{elem}>") },
-        last = if elem == "f32" { "negf %o : tensor<2x4x24x16xf32>".to_string() } else { format!("ftof %o : tensor<2x4x24x16x{elem}>") },
+        cast = if elem == "f32" { format!("negf %e : tensor<{n}x{h}x24x{t}xf32>") } else { format!("ftof %e : tensor<{n}x{h}x24x{t}x{elem}>") },
+        last = if elem == "f32" { format!("negf %o : tensor<{n}x{h}x24x16xf32>") } else { format!("ftof %o : tensor<{n}x{h}x24x16x{elem}>") },
     )
 }
 

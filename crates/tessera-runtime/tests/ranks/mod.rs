@@ -2,8 +2,11 @@
 
 mod calls;
 mod cases;
+mod nvlink;
+mod nvlink_threads;
 mod processes;
 mod random;
+mod sharded;
 mod written;
 
 use tessera_ir::{Type, text};
@@ -18,30 +21,37 @@ struct Outcome {
     ranked: RankedKernel,
 }
 
-/// Runs the first function of a text both ways; `fill` makes the arguments, results are poisoned.
-fn both(program: &str, sizes: &[(&str, usize)], fill: impl Fn(&str, DType, &[usize]) -> Tensor) -> Outcome {
+/// Arguments of the first function of a text, filled by `fill`.
+fn arguments(program: &str, sizes: &[(&str, usize)], fill: impl Fn(&str, DType, &[usize]) -> Tensor) -> Vec<(String, Value)> {
     let module = text::parse_module("program.tir", program)
         .unwrap_or_else(|(module, wrong)| panic!("{}", wrong.render(&module.sources, false)));
     let func = &module.funcs[0];
-    let kernel = Kernel::from_ir("program.tir", program, &func.name).unwrap_or_else(|error| panic!("{error}\n{program}"));
-    let ranked = RankedKernel::new(&kernel).unwrap_or_else(|error| panic!("{error}\n{program}")).expect("a mesh");
-    let make = || -> Vec<(String, Value)> {
-        let arg = |(position, param): (usize, &tessera_ir::AbiParam)| {
-            let value = match func.ty(func.args()[position]) {
-                Type::Operand(operand) => {
-                    let extent = |axis: &tessera_ir::Axis| match axis {
-                        tessera_ir::Axis::Fixed(extent) => *extent as usize,
-                        tessera_ir::Axis::Symbol(name) => sizes.iter().find(|(own, _)| own == name).expect("a size").1,
-                    };
-                    let shape: Vec<usize> = operand.axes.iter().map(extent).collect();
-                    Value::Tensor(fill(&param.name, operand.elem, &shape))
-                }
-                _ => Value::Float(1.5),
-            };
-            (param.name.clone(), value)
+    let arg = |(position, param): (usize, &tessera_ir::AbiParam)| {
+        let value = match func.ty(func.args()[position]) {
+            Type::Operand(operand) => {
+                let extent = |axis: &tessera_ir::Axis| match axis {
+                    tessera_ir::Axis::Fixed(extent) => *extent as usize,
+                    tessera_ir::Axis::Symbol(name) => sizes.iter().find(|(own, _)| own == name).expect("a size").1,
+                };
+                let shape: Vec<usize> = operand.axes.iter().map(extent).collect();
+                Value::Tensor(fill(&param.name, operand.elem, &shape))
+            }
+            _ => Value::Float(1.5),
         };
-        func.abi.params.iter().enumerate().map(arg).collect()
+        (param.name.clone(), value)
     };
+    func.abi.params.iter().enumerate().map(arg).collect()
+}
+
+/// As launches take them.
+fn named(args: &[(String, Value)]) -> Vec<(&str, Value)> {
+    args.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
+}
+
+/// Runs the first function of a text both ways; `fill` makes the arguments, results are poisoned.
+fn both(program: &str, sizes: &[(&str, usize)], fill: impl Fn(&str, DType, &[usize]) -> Tensor) -> Outcome {
+    let kernel = Kernel::from_ir("program.tir", program, "f").unwrap_or_else(|error| panic!("{error}\n{program}"));
+    let ranked = RankedKernel::new(&kernel).unwrap_or_else(|error| panic!("{error}\n{program}")).expect("a mesh");
     let written = &ranked.program().written;
     let results = |args: &[(String, Value)]| -> Vec<(String, Tensor)> {
         let result = |((name, value), &written): (&(String, Value), &bool)| match value {
@@ -51,11 +61,7 @@ fn both(program: &str, sizes: &[(&str, usize)], fill: impl Fn(&str, DType, &[usi
         args.iter().zip(written).filter_map(result).collect()
     };
     let (options, launch) = (CompileOptions::default(), LaunchOptions::default());
-    let (alone, together) = (make(), make());
-    let named = |args: &[(String, Value)]| -> Vec<(&str, Value)> {
-        // The borrow ends with the call; names live as long as the arguments.
-        args.iter().map(|(name, value)| (Box::leak(name.clone().into_boxed_str()) as &str, value.clone())).collect()
-    };
+    let (alone, together) = (arguments(program, sizes, &fill), arguments(program, sizes, &fill));
     kernel
         .prepare(&named(&alone), LaunchGrid::Auto, &options, &Device::Cpu)
         .and_then(|launch| launch.run())

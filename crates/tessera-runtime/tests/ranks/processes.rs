@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tessera_runtime::ranks::{Communicator, Limits, Reduction, World};
+use tessera_runtime::ranks::{Checked, Communicator, Limits, Reduction, World};
 use tessera_runtime::{Knobs, Tensor};
 use tessera_types::DType;
 
@@ -134,6 +134,18 @@ fn case(name: &str, world: &World) -> Outcome {
                 pending.and_then(|pending| pending.wait()).map_err(text)?;
             }
             Ok(())
+        }
+        "programs" => {
+            drop(ranks);
+            super::sharded::as_process(world)
+        }
+        "checked" => {
+            let board: std::sync::Arc<dyn tessera_runtime::ranks::Board> = std::sync::Arc::new(world.clone());
+            let mut ranks = Checked::new(ranks, board);
+            make_calls(&mut ranks, 9, 40)?;
+            // Each waits for what the other would send: without the comparison they would wait for ever.
+            let tensor = row(4, DType::F32);
+            ranks.recv(1 - own, &tensor).and_then(|pending| pending.wait()).map_err(text)
         }
         "join" => Ok(()),
         other => panic!("no case {other}"),
@@ -301,6 +313,22 @@ fn calls_that_differ_are_found_between_processes() {
         let found = outcomes.iter().flatten().any(|outcome| parts.iter().all(|part| outcome.contains(part)));
         assert!(found && outcomes.iter().all(|outcome| outcome.as_deref() != Some("fine")), "{name}: {outcomes:?}");
     }
+}
+
+#[test]
+fn checked_calls_are_compared_before_they_are_made() {
+    for (rank, outcome) in all("checked", 2, CALL, &[]).into_iter().enumerate() {
+        let (own, other) =
+            (format!("send(4 x f32) from {} to {rank}", 1 - rank), format!("send(4 x f32) from {rank} to {}", 1 - rank));
+        let outcome = outcome.expect("an outcome");
+        assert!(outcome.contains(&format!("{own}: rank {} calls {other} instead", 1 - rank)), "{outcome}");
+    }
+}
+
+#[test]
+fn sharded_programs_of_processes_equal_the_unsharded_ones() {
+    all_fine("programs", 2);
+    all_fine("programs", 3);
 }
 
 #[test]
