@@ -46,24 +46,41 @@ class Kernel:
         self.__tessera_function__ = function
         self._hints = dict(hints or {})
         self._lock = threading.RLock()
-        self._compiled: _native.Kernel | None = None
-        self._guards: list = []
+        # The kernel as the compiler has it, by the objects that are compiled in, with what must hold for it.
+        self._compiled: dict[tuple, tuple[_native.Kernel, list]] = {}
         functools.update_wrapper(self, function)
 
-    def _native(self) -> _native.Kernel:
-        """The kernel as the compiler has it: read again where a name that it uses stands for something else."""
-        compiled = self._compiled
-        if compiled is not None:
-            for guard in self._guards:
+    def _native(self, objects: dict[str, object] | None = None) -> _native.Kernel:
+        """The kernel as the compiler has it, for objects that are compiled in by the names of parameters: read again where a name that it uses stands
+        for something else."""
+        key = tuple((name, _live.key_of(value)) for name, value in objects.items()) if objects else ()
+        known = self._compiled.get(key)
+        if known is not None:
+            compiled, guards = known
+            for guard in guards:
                 if guard.read(guard.name) is not guard.value:
                     break
             else:
                 return compiled
         with self._lock:
-            captured = _live.capture(self.__tessera_function__, self._style, self._decorator())
-            self._compiled = _native.Kernel(captured.root, captured.kernel, captured.modules, captured.indent)
-            self._guards = captured.guards
-            return self._compiled
+            captured = _live.capture(self.__tessera_function__, self._style, self._decorator(), objects)
+            compiled = _native.Kernel(captured.root, captured.kernel, captured.modules, captured.indent)
+            self._compiled[key] = (compiled, captured.guards)
+            return compiled
+
+    def _for(self, args: tuple, keywords: dict) -> tuple[_native.Kernel, tuple, dict]:
+        """The kernel for arguments, and those of them that it still takes: objects of dataclasses and enumerations are compiled in."""
+        if not any(map(_live.is_compiled_in, args)) and not any(map(_live.is_compiled_in, keywords.values())):
+            return self._native(), args, keywords
+        code = self.__tessera_function__.__code__
+        named = list(zip(code.co_varnames[: code.co_argcount], args, strict=False))
+        objects = {name: value for name, value in [*named, *keywords.items()] if _live.is_compiled_in(value)}
+        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        if len(named) < len(args) or not set(objects) <= set(parameters) or not set(keywords).isdisjoint(name for name, _ in named):
+            # What is wrong is said as for other arguments.
+            return self._native(), args, keywords
+        passed = tuple(value for name, value in named if name not in objects)
+        return self._native(objects), passed, {name: value for name, value in keywords.items() if name not in objects}
 
     def _decorator(self) -> str:
         """The decorator, as the compiler reads it: ``__tile__`` is ``cuda.tile`` there, and ``__tessera__`` this package."""
@@ -94,7 +111,8 @@ class Kernel:
         host = _device.host()
         if not isinstance(args, (tuple, list)):
             raise errors.ArgumentError(f"the arguments of a launch are a tuple, not `{type(args).__name__}`: write `(x,)` for one")
-        printed, notes = self._native().launch(tuple(args), keywords or {}, _blocks(grid), _stream(stream), block, config, host)
+        native, passed, by_name = self._for(tuple(args), keywords or {})
+        printed, notes = native.launch(passed, by_name, _blocks(grid), _stream(stream), block, config, host)
         if _device.WATCHERS:
             _device.tell(host, (*args, *(keywords or {}).values()))
         if printed or notes:
@@ -107,7 +125,8 @@ class Kernel:
             ArgumentError: arguments that the kernel does not take.
             TileError: a kernel that does not compile.
         """
-        return tuple(self._native().written(tuple(args), _blocks(grid), block, config))
+        native, passed, _ = self._for(tuple(args), {})
+        return tuple(native.written(passed, _blocks(grid), block, config))
 
     def compile(self, *args, target: str | None = None, emit: str = "ptx", **keywords) -> str:
         """The kernel's text at a level, for arguments like these: ``schedule`` or ``ptx``.
@@ -117,7 +136,8 @@ class Kernel:
             target: What it is compiled for, such as ``sm_90a``.
             emit: The level.
         """
-        return self._native().compile(tuple(args), keywords, target or "sm_90a", emit)
+        native, passed, by_name = self._for(args, keywords)
+        return native.compile(passed, by_name, target or "sm_90a", emit)
 
     def __getitem__(self, grid):
         """``kernel[grid](x, y, N=3)`` launches it."""

@@ -20,7 +20,7 @@ import sys
 import types
 from typing import NamedTuple
 
-from . import _source, dtypes
+from . import _source, dtypes, errors
 
 #: Modules that mean the same to the compiler as to Python.
 _KNOWN = ("math", "operator", "functools", "typing", "dataclasses", "enum", "contextlib", "numpy", "torch", "jax", "ml_dtypes")
@@ -67,18 +67,53 @@ def function_of(value):
     return value if isinstance(value, types.FunctionType) else None
 
 
-def capture(function: types.FunctionType, style: str, decorator: str) -> Captured:
+#: Of classes whose objects were arguments, whether these are dataclasses and enumerations, which are compiled in.
+_COMPILED_IN: dict[type, bool] = {}
+
+
+def is_compiled_in(value) -> bool:
+    """Whether an argument is an object that a launch cannot pass, and that stands for itself in the kernel's text: one of a dataclass or an
+    enumeration."""
+    kind = type(value)
+    known = _COMPILED_IN.get(kind)
+    if known is None:
+        is_enum = issubclass(kind, enum.Enum) and not issubclass(kind, (int, float, str))
+        known = (is_enum or dataclasses.is_dataclass(kind)) and not hasattr(kind, "__dlpack__") and dtypes.of(value) is None
+        _COMPILED_IN[kind] = known
+    return known
+
+
+def key_of(value):
+    """What two objects have in common that mean the same to a kernel, types and all; it can be hashed."""
+    if isinstance(value, enum.Enum):
+        return type(value), value.name
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return type(value), tuple(key_of(getattr(value, field.name)) for field in dataclasses.fields(value))
+    if isinstance(value, (tuple, list, dict)):
+        items = value.items() if isinstance(value, dict) else value
+        return type(value), tuple(key_of(item) for item in items)
+    if isinstance(value, (bool, int, float, str)) or value is None:
+        # Of numbers, what is read: 0.0 and -0.0 are equal, and NaN is not.
+        return type(value), repr(value)
+    return type(value), id(value)
+
+
+def capture(function: types.FunctionType, style: str, decorator: str, objects: dict[str, object] | None = None) -> Captured:
     """Reads a kernel's function and everything that it needs.
 
     Args:
         function: The kernel's function.
         style: ``"block"`` where ``tessera.tile`` stands for ``cuda.tile``, else ``"own"``.
         decorator: The decorator that counts, in terms of ``__tile__`` (``cuda.tile``) and ``__tessera__``.
+        objects: Arguments that are compiled in, by the names of their parameters, which the kernel does not have then.
 
     Raises:
         SourceError: Python has no text of a function.
+        ArgumentError: an object that has no expression.
     """
     reader = _Reader(style)
+    reader.objects = objects or {}
+    reader.root = function
     reader.extra[id(function)] = [f"__kernel__ = {decorator}"]
     root, name = reader.function(function)
     return Captured(root, name, reader.modules, reader.guards, reader.indents[root])
@@ -92,6 +127,9 @@ class _Reader:
         self.indents: dict[str, int] = {}
         self.extra: dict[int, list[str]] = {}
         self.units: dict[int, tuple[str, str]] = {}
+        # The kernel's function, and arguments that stand for themselves in its text.
+        self.root: types.FunctionType | None = None
+        self.objects: dict[str, object] = {}
         # What has been read stays alive: an object's number is its own only while it lives.
         self.kept: list[object] = []
 
@@ -144,6 +182,10 @@ class _Reader:
         self.indents[unit] = source.indent
         before = f"{unit}_names"
         lines = _Lines(self)
+        if owner is self.root and self.objects:
+            source = source.without(set(self.objects))
+            for parameter, value in self.objects.items():
+                lines.compiled_in(parameter, value)
         if isinstance(owner, types.FunctionType):
             pieces = lines.signature(owner, source.tree.body[0], read)
             pieces |= lines.namesake(owner, source, read, own)
@@ -222,6 +264,18 @@ class _Lines:
             if parameter in values:
                 self._place(pieces, expression, f"__default_{of}{parameter}", values[parameter])
         return pieces
+
+    def compiled_in(self, parameter: str, value):
+        """Binds the name of a parameter to the object that it was given.
+
+        Raises:
+            ArgumentError: an object that has no expression.
+        """
+        said = self._item(value)
+        if said is None:
+            what = f"a `{type(value).__name__}` with something in it that no kernel can be compiled for"
+            raise errors.ArgumentError(f"`{parameter}` is {what}: {value!r}")
+        self.text.append(f"{parameter} = {said}")
 
     def _place(self, pieces: dict[ast.expr, str], expression: ast.expr, name: str, value):
         """Puts a name for a live value in an expression's place, where the expression does not say that value. What has no expression is what the

@@ -45,6 +45,23 @@ class Source(NamedTuple):
         text = b"".join(lines).decode()
         return self._replace(text=text, tree=ast.parse(text))
 
+    def without(self, names: set[str]) -> Source:
+        """The text of a function without some of its parameters, whose names stand for something around it then. Lines keep their numbers."""
+        args = self.tree.body[0].args
+        positional = [*args.posonlyargs, *args.args]
+        defaults = [None] * (len(positional) - len(args.defaults)) + args.defaults
+        every = [*zip(positional, defaults, strict=True), *zip(args.kwonlyargs, args.kw_defaults, strict=True)]
+        kept: list[str] = []
+        for arg, default in every:
+            if arg.arg in names:
+                continue
+            if arg in args.kwonlyargs and positional and "*" not in kept:
+                kept.append("*")
+            kept.append(ast.unparse(arg) + ("" if default is None else f" = {ast.unparse(default)}"))
+        first, last = every[0][0], every[-1][1] or every[-1][0]
+        span = {"lineno": first.lineno, "col_offset": first.col_offset, "end_lineno": last.end_lineno, "end_col_offset": last.end_col_offset}
+        return self.replaced({ast.Name("", **span): ", ".join(kept)})
+
 
 #: Texts that were read, by their code: a file that is changed later is another text than the one that Python runs.
 _READ: dict[types.CodeType, Source] = {}

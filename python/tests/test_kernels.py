@@ -399,6 +399,48 @@ def test_other_modules_with_late_annotations_and_cutile_by_its_own_name(tmp_path
 # Launches.
 
 
+class Colour(enum.Enum):
+    PLAIN = "plain"
+    BRIGHT = "bright"
+
+
+@pytest.mark.parametrize("device", ["cpu", "emu"])
+def test_objects_of_dataclasses_and_enumerations(device):
+    @ct.kernel
+    def kernel(
+        x,
+        config: ct.Constant,  # its tile and its factor
+        out,
+        colour: ct.Constant = Colour.PLAIN,
+    ):
+        i = ct.bid(0)
+        v = ct.load(x, (i,), (config.tile,)) * config.scale
+        ct.store(out, (i,), v + 1 if colour == Colour.BRIGHT else v)
+
+    x = np.arange(1000, dtype=np.float32)
+
+    def ran(*args, **keywords):
+        out = np.full(1000, np.nan, np.float32)
+        kernel.launch((x, args[0], out, *args[1:]), grid=(8,), keywords=keywords)
+        return out
+
+    with tessera.use(device):
+        config = Config(128)
+        assert (ran(config) == x * 2).all()
+        assert (ran(config, Colour.BRIGHT) == x * 2 + 1).all()
+        assert (ran(Config(128, 3.0), colour=Colour.BRIGHT) == x * 3 + 1).all()
+        config.scale = 4.0
+        assert (ran(config) == x * 4).all(), "what an object holds now"
+        compiled = kernel._native({"config": config})
+        assert kernel._native({"config": Config(128, 4.0)}) is compiled and kernel._native({"config": Config(128, 4)}) is not compiled
+        with pytest.raises(tessera.ArgumentError, match="is given `config` twice|`config` is a"):
+            kernel.launch((x, config, x), grid=(8,), keywords={"config": 3})
+        with pytest.raises(tessera.ArgumentError, match="`config` is a `Config` with something in it that no kernel"):
+            ran(Config(128, object()))
+        with pytest.raises(tessera.ArgumentError, match="takes 4 arguments, and 5 are given"):
+            ran(config, Colour.PLAIN, 1)
+
+
 def test_tuples_with_arrays_lists_of_arrays_and_types():
     @ct.kernel
     def kernel(pair, several, out, shape: ct.Constant, kind: ct.Constant, T: ConstInt):

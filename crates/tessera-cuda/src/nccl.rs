@@ -249,18 +249,20 @@ impl Nccl {
     /// Loads the library from the first of some places where it is, else as the loader finds it.
     pub fn load(places: &[PathBuf]) -> Result<Nccl> {
         let by_loader = ["libnccl.so.2", "libnccl.so"].map(PathBuf::from);
-        let mut reason = String::new();
+        let mut first = None;
         for place in places.iter().chain(&by_loader) {
             // SAFETY: loading the vendor's library runs its initialisers.
-            match unsafe { Library::new(place) } {
-                Ok(library) => return Nccl::of(Symbols::find(library), place.display().to_string()),
-                Err(error) if reason.is_empty() => {
-                    reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-                }
-                Err(_) => {}
+            let loaded = unsafe { Library::new(place) }.map_err(|error| {
+                let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+                NcclError::Library { reason }
+            });
+            match loaded.and_then(|library| Nccl::of(Symbols::find(library), place.display().to_string())) {
+                Ok(nccl) => return Ok(nccl),
+                // What was looked at first says most: the others are guesses.
+                Err(error) => first = first.or(Some(error)),
             }
         }
-        Err(NcclError::Library { reason })
+        Err(first.unwrap_or(NcclError::Library { reason: "there is no place to look at".to_string() }))
     }
 
     fn of(symbols: Symbols, path: String) -> Result<Nccl> {

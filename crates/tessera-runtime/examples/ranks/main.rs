@@ -49,7 +49,10 @@ fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {
 fn run(words: &[&str]) -> Outcome {
     match words {
         ["nccl"] => {
-            println!("{}", Knobs::nccl().map_err(text)?);
+            let nccl = Knobs::nccl().map_err(text)?;
+            println!("{nccl}");
+            let id = nccl.unique_id().map_err(text)?;
+            println!("an identifier was made: {}", if id.to_bytes() == [0; 128] { "empty" } else { "128 bytes" });
             Ok(())
         }
         ["threads", ranks, seed, count] => threads(number(ranks)?, number(seed)?, number(count)?),
@@ -79,7 +82,7 @@ fn threads(ranks: usize, seed: u64, count: usize) -> Outcome {
             })
         };
         let threads: Vec<_> = devices.iter().enumerate().map(start).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a rank panicked".to_string()))).collect()
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err("a rank panicked".to_string())))
     })
 }
 
@@ -108,7 +111,7 @@ fn one_thread(ranks: usize) -> Outcome {
     };
     all(ranks as f64)?;
     println!("one thread starts all: right");
-    let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let record = |((end, calls), device): ((NcclRank, &Vec<Call>), &Device)| {
             let driver = device.driver().cloned();
             let calls = calls.clone();
@@ -132,9 +135,8 @@ fn one_thread(ranks: usize) -> Outcome {
             })
         };
         let threads: Vec<_> = ends.into_iter().zip(&calls).zip(&devices).map(record).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a rank panicked".to_string()))).collect()
-    });
-    outcomes.into_iter().collect::<Outcome>()?;
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err("a rank panicked".to_string())))
+    })?;
     all((ranks as f64).powi(4))?;
     println!("a recorded graph: right");
     Ok(())

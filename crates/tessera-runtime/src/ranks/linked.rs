@@ -80,7 +80,7 @@ impl<L: Links> Linked<L> {
                 let (from, to) = (source.reshape(&[source.len()])?, result.reshape(&[result.len()])?);
                 let parts = even(source.len(), count).map(|range| from.slice(0, range, 1)).collect::<Result<Vec<_>, _>>()?;
                 let own = combined(&self.scattered(step, &parts)?, reduction)?;
-                self.to_others(step, |_| Ok(own.clone()))?;
+                self.give_others(step, |_| Ok(own.clone()))?;
                 for (position, range) in even(source.len(), count).enumerate() {
                     let place = to.slice(0, range, 1)?;
                     match position == call.group.position {
@@ -117,18 +117,22 @@ impl<L: Links> Linked<L> {
 
     /// Every rank's source, by position.
     fn gathered(&mut self, step: &Step<'_>, source: &Tensor) -> Result<Vec<Tensor>, ExchangeError> {
-        self.to_others(step, |_| Ok(source.clone()))?;
-        self.from_others(step, source)
+        self.give_others(step, |_| Ok(source.clone()))?;
+        self.take_others(step, source)
     }
 
     /// What the ranks have for this one, by position, where this one has `parts` for them.
     fn scattered(&mut self, step: &Step<'_>, parts: &[Tensor]) -> Result<Vec<Tensor>, ExchangeError> {
-        self.to_others(step, |position| Ok(parts[position].clone()))?;
-        self.from_others(step, &parts[step.call.group.position])
+        self.give_others(step, |position| Ok(parts[position].clone()))?;
+        self.take_others(step, &parts[step.call.group.position])
     }
 
     /// Sends to every other rank, the next one first, so that not all send to one.
-    fn to_others(&mut self, step: &Step<'_>, part: impl Fn(usize) -> Result<Tensor, ExchangeError>) -> Result<(), ExchangeError> {
+    fn give_others(
+        &mut self,
+        step: &Step<'_>,
+        part: impl Fn(usize) -> Result<Tensor, ExchangeError>,
+    ) -> Result<(), ExchangeError> {
         let group = &step.call.group;
         let mut last: Option<(Tensor, Arc<Vec<u8>>)> = None;
         for ahead in 1..group.size() {
@@ -146,7 +150,7 @@ impl<L: Links> Linked<L> {
     }
 
     /// One tensor like `own` of each other rank, and `own` at this rank's position.
-    fn from_others(&mut self, step: &Step<'_>, own: &Tensor) -> Result<Vec<Tensor>, ExchangeError> {
+    fn take_others(&mut self, step: &Step<'_>, own: &Tensor) -> Result<Vec<Tensor>, ExchangeError> {
         let group = &step.call.group;
         (0..group.size())
             .map(|position| match position == group.position {

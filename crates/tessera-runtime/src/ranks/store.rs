@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::ranks::life::Limits;
 use crate::ranks::wire::{Frame, Greeting, Kind, Purpose, welcome};
 
 /// The most bytes that a value may have. Values are addresses and identifiers.
@@ -39,7 +40,7 @@ struct Inner {
     changed: Condvar,
     ranks: usize,
     of: u64,
-    patience: Duration,
+    limits: Limits,
 }
 
 /// The store, for as long as rank 0 keeps it.
@@ -65,10 +66,10 @@ impl Inner {
 
 impl Store {
     /// Listens, and serves the ranks from then on.
-    pub(super) fn serve(listener: TcpListener, ranks: usize, of: u64, patience: Duration) -> std::io::Result<Store> {
+    pub(super) fn serve(listener: TcpListener, ranks: usize, of: u64, limits: Limits) -> std::io::Result<Store> {
         let port = listener.local_addr()?.port();
         let state = State { lives: vec![Life::default(); ranks], ..State::default() };
-        let inner = Arc::new(Inner { state: Mutex::new(state), changed: Condvar::new(), ranks, of, patience });
+        let inner = Arc::new(Inner { state: Mutex::new(state), changed: Condvar::new(), ranks, of, limits });
         let shared = Arc::clone(&inner);
         thread::Builder::new().name("store".to_string()).spawn(move || {
             for stream in listener.incoming() {
@@ -83,11 +84,14 @@ impl Store {
         Ok(Store { inner, port })
     }
 
-    /// Waits until every other rank has left or is lost. Whoever lives on needs the store, and hears here who is lost.
+    /// Waits until every other rank has left or is lost: whoever lives on needs the store, and hears here who is lost. One that hangs
+    /// does not keep rank 0 for ever, and not for long where rank 0 has failed.
     fn wait_for_others(&self) {
         let lives = |life: &Life| life.seen.is_some() && life.left.is_none() && !life.lost;
-        let mut state = self.inner.state();
-        while state.lives.iter().skip(1).any(lives) {
+        let (start, mut state) = (Instant::now(), self.inner.state());
+        let failed = state.lives[0].left.as_ref().is_some_and(|reason| !reason.is_empty());
+        let limit = if failed { 2 * self.inner.limits.patience } else { self.inner.limits.call };
+        while start.elapsed() < limit && state.lives.iter().skip(1).any(lives) {
             state = self.inner.changed.wait_timeout(state, Duration::from_millis(50)).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -172,13 +176,13 @@ impl Inner {
 
     /// Takes a rank's signs of life until it leaves or is lost.
     fn attend(&self, stream: &mut TcpStream, rank: usize) {
-        let _ = stream.set_read_timeout(Some(self.patience));
+        let _ = stream.set_read_timeout(Some(self.limits.patience));
         self.state().lives[rank].seen = Some(Instant::now());
         loop {
             let frame = match Frame::read(stream, 8) {
                 Ok(frame) => frame,
                 Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
-                    return self.lose(rank, format!("no sign of life for {:.1} s", self.patience.as_secs_f64()));
+                    return self.lose(rank, format!("no sign of life for {:.1} s", self.limits.patience.as_secs_f64()));
                 }
                 Err(_) => return self.lose(rank, "its process ended".to_string()),
             };

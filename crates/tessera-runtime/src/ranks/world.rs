@@ -220,7 +220,7 @@ fn listen(placement: &Placement, limits: &Limits) -> Result<(Store, u16), Rendez
     };
     let listener = TcpListener::bind(("0.0.0.0", placement.port)).map_err(taken)?;
     let port = listener.local_addr().map_err(taken)?.port();
-    Ok((Store::serve(listener, placement.ranks, TO_THE_STORE, limits.patience).map_err(taken)?, port))
+    Ok((Store::serve(listener, placement.ranks, TO_THE_STORE, *limits).map_err(taken)?, port))
 }
 
 /// Connects to rank 0's store as soon as it is there.

@@ -39,10 +39,12 @@ fn a_thousand_random_calls_on_simulated_ranks() {
     }
 }
 
+type Attempt = fn(&mut dyn Communicator, &Tensor) -> Result<(), ExchangeError>;
+
 #[test]
 fn calls_that_do_not_match_are_found_and_named() {
     let row = |length: usize, dtype| Tensor::zeros(dtype, &[length]).unwrap();
-    let both = |calls: [fn(&mut dyn Communicator, &Tensor) -> Result<(), ExchangeError>; 2], tensors: [Tensor; 2]| {
+    let both = |calls: [Attempt; 2], tensors: [Tensor; 2]| {
         let outcomes = together(2, |communicator| {
             let rank = communicator.rank();
             calls[rank](communicator, &tensors[rank]).map_err(|error| error.to_string())
