@@ -55,6 +55,8 @@ symbols! {
     pointer_range = "cuMemGetAddressRange_v2": fn(*mut u64, *mut usize, u64);
     pointer_attribute = "cuPointerGetAttribute": fn(*mut c_void, c_uint, u64);
     mem_share = "cuIpcGetMemHandle": fn(*mut SharedHandle, u64);
+    mem_open = "cuIpcOpenMemHandle_v2": fn(*mut u64, SharedHandle, c_uint);
+    mem_close = "cuIpcCloseMemHandle": fn(u64);
     host_alloc = "cuMemHostAlloc": fn(*mut *mut c_void, usize, c_uint);
     host_free = "cuMemFreeHost": fn(*mut c_void);
     peer_can_access = "cuDeviceCanAccessPeer": fn(*mut c_int, c_int, c_int);

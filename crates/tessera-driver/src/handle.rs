@@ -49,6 +49,7 @@ impl HostPtr {
 
 /// What another process needs to reach an allocation of this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct SharedHandle(
     /// The driver's bytes.
     pub [u8; 64],

@@ -109,6 +109,10 @@ table! {
     mem_written(pointer: DevicePtr, bytes: u64) -> Option<Vec<bool>>;
     /// Lets another process reach memory of `mem_alloc`.
     mem_share(pointer: DevicePtr) -> SharedHandle;
+    /// Maps memory that another process shares into the current context.
+    mem_open(shared: SharedHandle) -> DevicePtr;
+    /// Unmaps memory of `mem_open`.
+    mem_close(pointer: DevicePtr);
 
     /// Allocates pinned host memory that devices reach.
     host_alloc(bytes: u64) -> HostPtr;

@@ -4,14 +4,16 @@
 //! allows. A fault poisons its context as on the chip: later calls give the same error until the context is reset. The
 //! message of the error is the finding, with PTX line, block and thread.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tessera_driver::{
     ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverCode, DriverError, DriverTable, EventHandle,
     FunctionAttribute, FunctionHandle, GraphHandle, HostPtr, LaunchSpec, ModuleHandle, Params, PointerAttribute, Result,
-    StreamHandle, TensorMap,
+    SharedHandle, StreamHandle, TensorMap,
 };
 
 use crate::console::Console;
@@ -26,6 +28,7 @@ const PTX_VERSION: (u32, u32) = (9, 0);
 
 struct Function {
     module: u64,
+    device: u32,
     name: String,
     max_dynamic: u32,
 }
@@ -56,20 +59,23 @@ enum Work {
 #[derive(Default)]
 struct State {
     next: u64,
-    modules: BTreeMap<u64, Arc<Module>>,
+    modules: BTreeMap<u64, (u32, Arc<Module>)>,
     functions: BTreeMap<u64, Function>,
     events: BTreeMap<u64, Option<Instant>>,
     streams: BTreeMap<u64, ()>,
     captures: BTreeMap<u64, Vec<Work>>,
     graphs: BTreeMap<u64, Vec<Work>>,
-    allocations: BTreeMap<u64, ()>,
+    /// The device of each allocation.
+    allocations: BTreeMap<u64, u32>,
     pinned: BTreeMap<u64, ()>,
-    users: u32,
-    poison: Option<DriverError>,
+    users: BTreeMap<u32, u32>,
+    poison: BTreeMap<u32, DriverError>,
 }
 
 struct Driver {
-    emulator: Emulator,
+    /// Tells the drivers of a process apart.
+    number: u64,
+    emulators: Vec<Emulator>,
     console: Arc<Console>,
     state: Mutex<State>,
 }
@@ -87,8 +93,27 @@ impl Driver {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The device whose context is the calling thread's current one; the first where none was made so.
+    fn here(&self) -> u32 {
+        CURRENT.with_borrow(|current| current.get(&self.number).copied().unwrap_or(0))
+    }
+
+    /// The device of a number, which exists.
+    fn on(&self, device: u32) -> &Emulator {
+        &self.emulators[device as usize]
+    }
+
+    /// The current device. Memory of all of them is one address space, which each of them gives.
+    fn emulator(&self) -> &Emulator {
+        self.on(self.here())
+    }
+
     fn healthy(&self) -> Result<()> {
-        self.state().poison.clone().map_or(Ok(()), Err)
+        self.is_well(self.here())
+    }
+
+    fn is_well(&self, device: u32) -> Result<()> {
+        self.state().poison.get(&device).cloned().map_or(Ok(()), Err)
     }
 
     fn memory(call: &'static str, error: &EmuError) -> DriverError {
@@ -97,29 +122,40 @@ impl Driver {
 
     fn alloc(&self, bytes: u64) -> Result<DevicePtr> {
         self.healthy()?;
-        let pointer = self
-            .emulator
-            .alloc(bytes)
+        let pointer = self.emulator().alloc(bytes);
+        self.allocated(pointer)
+    }
+
+    fn allocated(&self, pointer: std::result::Result<DevicePtr, EmuError>) -> Result<DevicePtr> {
+        let pointer = pointer
             .map_err(|error| failed("mem_alloc", DriverCode::OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", error.to_string()))?;
-        self.state().allocations.insert(pointer.0, ());
+        self.state().allocations.insert(pointer.0, self.here());
         Ok(pointer)
     }
 
     fn free(&self, pointer: DevicePtr) -> Result<()> {
         self.state().allocations.remove(&pointer.0);
-        self.emulator.free(pointer).map_err(|error| Self::memory("mem_free", &error))
+        self.emulator().free(pointer).map_err(|error| Self::memory("mem_free", &error))
     }
 
-    fn reset(&self) {
+    fn reset(&self, device: u32) {
         let mut state = self.state();
-        for &pointer in state.allocations.keys() {
-            let _ = self.emulator.free(DevicePtr(pointer));
+        let emulator = self.on(device);
+        for (&pointer, _) in state.allocations.iter().filter(|(_, owner)| **owner == device) {
+            let _ = emulator.free(DevicePtr(pointer));
         }
-        for module in state.modules.values() {
-            self.emulator.unload(module);
+        for (_, module) in state.modules.values().filter(|(owner, _)| *owner == device) {
+            emulator.unload(module);
         }
-        let (next, users) = (state.next, state.users);
-        *state = State { next, users, ..State::default() };
+        state.allocations.retain(|_, owner| *owner != device);
+        state.modules.retain(|_, (owner, _)| *owner != device);
+        state.functions.retain(|_, function| function.device != device);
+        state.poison.remove(&device);
+        // Nobody is left who could name one of these.
+        if state.users.values().all(|users| *users == 0) {
+            let (next, users) = (state.next, std::mem::take(&mut state.users));
+            *state = State { next, users, ..State::default() };
+        }
     }
 
     /// Does work now, or records it where the stream records.
@@ -135,20 +171,22 @@ impl Driver {
     fn perform(&self, work: &Work) -> Result<()> {
         match work {
             Work::Launch { function, grid, block, cluster, shared, params } => {
-                let (module, name) = {
+                let (module, name, device) = {
                     let state = self.state();
                     let function = state.functions.get(function).ok_or_else(|| invalid("launch", "no such kernel"))?;
-                    let allowed = function.max_dynamic.max(self.emulator.device().arch.limits().shared_per_block_default);
+                    let allowed =
+                        function.max_dynamic.max(self.on(function.device).device().arch.limits().shared_per_block_default);
                     if *shared > allowed {
                         return Err(invalid("launch", format!("{shared} bytes of dynamic shared memory: {allowed} are allowed"))
                             .in_kernel(&function.name));
                     }
-                    let module =
+                    let (_, module) =
                         state.modules.get(&function.module).ok_or_else(|| invalid("launch", "the module was unloaded"))?;
-                    (Arc::clone(module), function.name.clone())
+                    (Arc::clone(module), function.name.clone(), function.device)
                 };
+                self.is_well(device)?;
                 let options = LaunchOptions { cluster: *cluster, shared_bytes: *shared, ..self.console.options() };
-                let result = self.emulator.launch(&module, &name, *grid, *block, params, &options);
+                let result = self.on(device).launch(&module, &name, *grid, *block, params, &options);
                 let note = |report, finished| self.console.note(&name, (*grid, *block), &options, report, finished);
                 let error = match result {
                     Ok(report) => {
@@ -170,24 +208,30 @@ impl Driver {
                 };
                 let error = error.in_kernel(&name);
                 if error.poisons_context() {
-                    self.state().poison = Some(error.clone());
+                    self.state().poison.insert(device, error.clone());
                 }
                 Err(error)
             }
             Work::Copy { to, from, bytes } => {
                 let mut buffer = vec![0; *bytes as usize];
-                self.emulator.read(*from, &mut buffer).map_err(|error| Self::memory("copy_on_device", &error))?;
-                self.emulator.write(*to, &buffer).map_err(|error| Self::memory("copy_on_device", &error))
+                self.emulator().read(*from, &mut buffer).map_err(|error| Self::memory("copy_on_device", &error))?;
+                self.emulator().write(*to, &buffer).map_err(|error| Self::memory("copy_on_device", &error))
             }
             Work::Fill { to, pattern, bytes } => {
                 let buffer: Vec<u8> = pattern.iter().copied().cycle().take(*bytes as usize).collect();
-                self.emulator.write(*to, &buffer).map_err(|error| Self::memory("fill", &error))
+                self.emulator().write(*to, &buffer).map_err(|error| Self::memory("fill", &error))
             }
         }
     }
 
+    /// The device of a context.
+    fn device_of(&self, call: &'static str, context: ContextHandle) -> Result<u32> {
+        let device = context.0.checked_sub(1).and_then(|device| u32::try_from(device).ok());
+        device.filter(|&device| (device as usize) < self.emulators.len()).ok_or_else(|| invalid(call, "no such context"))
+    }
+
     fn attribute(&self, attribute: DeviceAttribute) -> i32 {
-        let device = self.emulator.device();
+        let device = self.emulator().device();
         let (arch, limits) = (device.arch, device.arch.limits());
         let (major, minor) = arch.compute_capability();
         (match attribute {
@@ -196,7 +240,7 @@ impl Driver {
             DeviceAttribute::WarpSize => 32,
             DeviceAttribute::RegistersPerBlock => limits.registers_per_block,
             DeviceAttribute::ClockKhz => device.boost_mhz * 1000,
-            DeviceAttribute::Multiprocessors => self.emulator.multiprocessors(),
+            DeviceAttribute::Multiprocessors => self.emulator().multiprocessors(),
             DeviceAttribute::MemoryClockKhz => 0,
             DeviceAttribute::MemoryBusBits => 0,
             DeviceAttribute::L2Bytes => device.l2_bytes as u32,
@@ -220,7 +264,7 @@ impl Driver {
         let text = std::str::from_utf8(image).map(|text| text.trim_end_matches('\0')).map_err(|_| {
             refuse(DriverCode::NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU", "the image is no PTX text".to_owned())
         })?;
-        let module = self.emulator.load(text).map_err(|error| match error {
+        let module = self.emulator().load(text).map_err(|error| match error {
             EmuError::Target { .. } => refuse(DriverCode::NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU", error.to_string()),
             error => refuse(DriverCode::INVALID_PTX, "CUDA_ERROR_INVALID_PTX", error.to_string()),
         })?;
@@ -229,23 +273,24 @@ impl Driver {
             let log = format!("PTX {version} is newer than {}.{}", PTX_VERSION.0, PTX_VERSION.1);
             return Err(refuse(DriverCode::UNSUPPORTED_PTX_VERSION, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", log));
         }
-        let mut state = self.state();
+        let (mut state, device) = (self.state(), self.here());
         let id = state.fresh();
-        state.modules.insert(id, Arc::new(module));
+        state.modules.insert(id, (device, Arc::new(module)));
         Ok(ModuleHandle(id))
     }
 
     fn unload(&self, module: ModuleHandle) {
         let mut state = self.state();
-        if let Some(found) = state.modules.remove(&module.0) {
-            self.emulator.unload(&found);
+        if let Some((device, found)) = state.modules.remove(&module.0) {
+            self.on(device).unload(&found);
         }
         state.functions.retain(|_, function| function.module != module.0);
     }
 
     fn function(&self, module: ModuleHandle, name: &str) -> Result<FunctionHandle> {
         let mut state = self.state();
-        let found = state.modules.get(&module.0).ok_or_else(|| invalid("module_function", "no such module"))?;
+        let (device, found) = state.modules.get(&module.0).ok_or_else(|| invalid("module_function", "no such module"))?;
+        let device = *device;
         if !found.kernels().any(|kernel| kernel == name) {
             return Err(failed(
                 "module_function",
@@ -255,7 +300,7 @@ impl Driver {
             ));
         }
         let id = state.fresh();
-        state.functions.insert(id, Function { module: module.0, name: name.to_owned(), max_dynamic: 0 });
+        state.functions.insert(id, Function { module: module.0, device, name: name.to_owned(), max_dynamic: 0 });
         Ok(FunctionHandle(id))
     }
 
@@ -267,14 +312,14 @@ impl Driver {
     ) -> Result<T> {
         let state = self.state();
         let function = state.functions.get(&handle.0).ok_or_else(|| invalid(call, "no such kernel"))?;
-        let module = state.modules.get(&function.module).ok_or_else(|| invalid(call, "the module was unloaded"))?;
+        let (_, module) = state.modules.get(&function.module).ok_or_else(|| invalid(call, "the module was unloaded"))?;
         let program =
             module.program(&function.name).map_err(|error| invalid(call, error.to_string()).in_kernel(&function.name))?;
         Ok(f(program, function, module))
     }
 
     fn function_attribute(&self, handle: FunctionHandle, attribute: FunctionAttribute) -> Result<i32> {
-        let device = self.emulator.device();
+        let device = self.emulator().device();
         let (major, minor) = device.arch.compute_capability();
         self.with_program("function_attribute", handle, |program, function, module| {
             let (version, _) = module.header();
@@ -293,7 +338,7 @@ impl Driver {
     }
 
     fn set_attribute(&self, handle: FunctionHandle, attribute: FunctionAttribute, value: i32) -> Result<()> {
-        let limit = self.emulator.device().arch.limits().shared_per_block;
+        let limit = self.emulator().device().arch.limits().shared_per_block;
         let mut state = self.state();
         let function = state.functions.get_mut(&handle.0).ok_or_else(|| invalid("function_set_attribute", "no such kernel"))?;
         match (attribute, u32::try_from(value)) {
@@ -303,6 +348,19 @@ impl Driver {
         }
         Ok(())
     }
+}
+
+/// Numbers that were given to drivers.
+static DRIVERS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The device whose context is current, of each driver that the thread used.
+    static CURRENT: RefCell<BTreeMap<u64, u32>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// A number of up to eight bytes.
+fn word(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 impl State {
@@ -356,10 +414,11 @@ pub fn watched(options: &EmuOptions) -> std::result::Result<(DriverTable, Arc<Co
 }
 
 fn table(options: &EmuOptions, console: Arc<Console>) -> std::result::Result<DriverTable, EmuError> {
-    let emulator = Emulator::new(options)?;
-    let name = emulator.device().aliases.last().copied().unwrap_or(emulator.device().name);
-    let name = format!("{name} (emulated)");
-    let driver = Arc::new(Driver { emulator, console, state: Mutex::new(State::default()) });
+    let emulators = Emulator::group(options, options.devices)?;
+    let (count, product) = (emulators.len() as u32, emulators[0].device());
+    let name = format!("{} (emulated)", product.aliases.last().copied().unwrap_or(product.name));
+    let number = DRIVERS.fetch_add(1, Ordering::Relaxed);
+    let driver = Arc::new(Driver { number, emulators, console, state: Mutex::new(State::default()) });
     let mut table = DriverTable::empty("emulator");
     /// Fills a slot with a closure over the driver.
     macro_rules! slot {
@@ -368,44 +427,90 @@ fn table(options: &EmuOptions, console: Arc<Console>) -> std::result::Result<Dri
             table.$slot = Some(Box::new(move |$($arg $(: $ty)?),*| $body));
         }};
     }
-    let only = |device: DeviceOrdinal| {
-        if device.0 == 0 { Ok(()) } else { Err(DriverError::NoSuchDevice { ordinal: device, count: 1 }) }
+    let only = move |device: DeviceOrdinal| {
+        if device.0 < count { Ok(()) } else { Err(DriverError::NoSuchDevice { ordinal: device, count }) }
     };
     table.driver_version = Some(Box::new(|| Ok(PTX_VERSION.0 * 1000 + 4000)));
-    table.device_count = Some(Box::new(|| Ok(1)));
+    table.device_count = Some(Box::new(move || Ok(count)));
     table.device_name = Some(Box::new(move |device| only(device).map(|()| name.clone())));
-    slot!(device_bus_id, |_d, device| only(device).map(|()| "0000:00:00.0".to_owned()));
-    slot!(device_memory, |d, device| only(device).map(|()| d.emulator.device().dram_bytes));
+    slot!(device_bus_id, |_d, device| only(device).map(|()| format!("0000:{:02x}:00.0", device.0)));
+    slot!(device_memory, |d, device| only(device).map(|()| d.on(device.0).device().dram_bytes));
     slot!(device_attribute, |d, device, attribute| only(device).map(|()| d.attribute(attribute)));
     slot!(context_retain, |d, device| {
         only(device)?;
-        d.state().users += 1;
-        Ok(ContextHandle(1))
+        *d.state().users.entry(device.0).or_insert(0) += 1;
+        Ok(ContextHandle(1 + u64::from(device.0)))
     });
     slot!(context_release, |d, device| {
         only(device)?;
         let last = {
             let mut state = d.state();
-            state.users = state.users.saturating_sub(1);
-            state.users == 0
+            let users = state.users.entry(device.0).or_insert(0);
+            *users = users.saturating_sub(1);
+            *users == 0
         };
         if last {
-            d.reset();
+            d.reset(device.0);
         }
         Ok(())
     });
     slot!(context_reset, |d, device| {
         only(device)?;
-        d.reset();
+        d.reset(device.0);
         Ok(())
     });
-    slot!(context_set_current, |_d, context| {
-        if context.0 == 1 { Ok(()) } else { Err(invalid("context_set_current", "no such context")) }
+    slot!(context_set_current, |d, context| {
+        let device = d.device_of("context_set_current", context)?;
+        CURRENT.with_borrow_mut(|current| current.insert(d.number, device));
+        Ok(())
     });
+    slot!(peer_can_access, |_d, from, to| {
+        only(from)?;
+        only(to)?;
+        Ok(from != to)
+    });
+    slot!(peer_enable, |d, context| {
+        let other = d.device_of("peer_enable", context)?;
+        match d.here() {
+            own if own == other => Err(invalid("peer_enable", "a context reaches its own memory without")),
+            own if d.on(own).let_in(other) => Ok(()),
+            own => Err(failed(
+                "peer_enable",
+                DriverCode(704),
+                "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
+                format!("device {own} reaches the memory of device {other} already"),
+            )),
+        }
+    });
+    slot!(copy_between, |d, to, _there, from, _here, bytes, stream| d.submit(stream, Work::Copy { to, from, bytes }));
+    slot!(mem_share, |d, pointer: DevicePtr| {
+        let range = d.emulator().range(pointer).ok_or_else(|| invalid("mem_share", format!("{pointer} is in no allocation")))?;
+        let mut bytes = [0; 64];
+        bytes[..8].copy_from_slice(&d.number.to_le_bytes());
+        bytes[8..16].copy_from_slice(&range.start.to_le_bytes());
+        bytes[16..20].copy_from_slice(&std::process::id().to_le_bytes());
+        Ok(SharedHandle(bytes))
+    });
+    slot!(mem_open, |d, shared: SharedHandle| {
+        let (number, start) = (word(&shared.0[..8]), DevicePtr(word(&shared.0[8..16])));
+        let here = word(&shared.0[16..20]) == u64::from(std::process::id());
+        if !here || number != d.number || d.emulator().range(start).is_none() {
+            return Err(invalid(
+                "mem_open",
+                "emulated memory is opened by the process and the driver that shared it, while it lives",
+            ));
+        }
+        let own = d.here();
+        if let Some(owner) = d.emulator().owner(start).filter(|owner| *owner != own) {
+            d.on(own).let_in(owner);
+        }
+        Ok(start)
+    });
+    slot!(mem_close, |_d, _pointer| Ok(()));
     slot!(context_synchronize, |d| d.healthy());
     slot!(mem_info, |d| {
-        let total = d.emulator.device().dram_bytes;
-        Ok((total - d.emulator.used().min(total), total))
+        let total = d.emulator().device().dram_bytes;
+        Ok((total - d.emulator().used().min(total), total))
     });
     slot!(mem_alloc, |d, bytes| d.alloc(bytes));
     slot!(mem_free, |d, pointer| d.free(pointer));
@@ -415,18 +520,18 @@ fn table(options: &EmuOptions, console: Arc<Console>) -> std::result::Result<Dri
     slot!(pool_keep, |d, device, _bytes| only(device).and_then(|()| d.healthy()));
     slot!(pool_trim, |d, device, _bytes| only(device).and_then(|()| d.healthy()));
     slot!(mem_forget, |d, pointer, bytes| {
-        d.emulator.forget(pointer, bytes).map_err(|error| Driver::memory("mem_forget", &error))
+        d.emulator().forget(pointer, bytes).map_err(|error| Driver::memory("mem_forget", &error))
     });
     slot!(mem_written, |d, pointer, bytes| {
-        d.emulator.written(pointer, bytes).map_err(|error| Driver::memory("mem_written", &error))
+        d.emulator().written(pointer, bytes).map_err(|error| Driver::memory("mem_written", &error))
     });
     slot!(pointer_range, |d, pointer: DevicePtr| {
         let range =
-            d.emulator.range(pointer).ok_or_else(|| invalid("pointer_range", format!("{pointer} is in no allocation")))?;
+            d.emulator().range(pointer).ok_or_else(|| invalid("pointer_range", format!("{pointer} is in no allocation")))?;
         Ok((DevicePtr(range.start), range.end - range.start))
     });
     slot!(pointer_attribute, |d, pointer: DevicePtr, attribute| {
-        if d.emulator.range(pointer).is_none() {
+        if d.emulator().range(pointer).is_none() {
             return Err(invalid("pointer_attribute", format!("{pointer} is in no allocation")));
         }
         Ok(match attribute {
@@ -437,12 +542,14 @@ fn table(options: &EmuOptions, console: Arc<Console>) -> std::result::Result<Dri
                     2
                 }
             }
-            PointerAttribute::Managed | PointerAttribute::DeviceOrdinal => 0,
+            PointerAttribute::Managed => 0,
+            PointerAttribute::DeviceOrdinal => u64::from(d.emulator().owner(pointer).unwrap_or(0)),
         })
     });
     // Pinned host memory is memory of the one address space that there is.
     slot!(host_alloc, |d, bytes| {
-        let pointer = d.alloc(bytes)?;
+        d.healthy()?;
+        let pointer = d.allocated(d.emulator().alloc_pinned(bytes))?;
         d.state().pinned.insert(pointer.0, ());
         Ok(HostPtr(pointer.0))
     });
@@ -451,18 +558,18 @@ fn table(options: &EmuOptions, console: Arc<Console>) -> std::result::Result<Dri
         d.free(pointer.on_device())
     });
     slot!(host_write, |d, to: HostPtr, from: &[u8]| {
-        d.emulator.write(to.on_device(), from).map_err(|error| Driver::memory("host_write", &error))
+        d.emulator().write(to.on_device(), from).map_err(|error| Driver::memory("host_write", &error))
     });
     slot!(host_read, |d, to: &mut [u8], from: HostPtr| {
-        d.emulator.read(from.on_device(), to).map_err(|error| Driver::memory("host_read", &error))
+        d.emulator().read(from.on_device(), to).map_err(|error| Driver::memory("host_read", &error))
     });
     slot!(copy_to_device, |d, to, from: &[u8], _stream| {
         d.healthy()?;
-        d.emulator.write(to, from).map_err(|error| Driver::memory("copy_to_device", &error))
+        d.emulator().write(to, from).map_err(|error| Driver::memory("copy_to_device", &error))
     });
     slot!(copy_to_host, |d, to: &mut [u8], from, _stream| {
         d.healthy()?;
-        d.emulator.read(from, to).map_err(|error| Driver::memory("copy_to_host", &error))
+        d.emulator().read(from, to).map_err(|error| Driver::memory("copy_to_host", &error))
     });
     slot!(copy_on_device, |d, to, from, bytes, stream| d.submit(stream, Work::Copy { to, from, bytes }));
     slot!(fill_u8, |d, to, value, count, stream| d.submit(stream, Work::Fill { to, pattern: [value; 4], bytes: count }));
@@ -485,7 +592,7 @@ fn table(options: &EmuOptions, console: Arc<Console>) -> std::result::Result<Dri
     slot!(stream_wait_value, |d, _stream, at, value: u32| {
         d.healthy()?;
         let mut word = [0; 4];
-        d.emulator.read(at, &mut word).map_err(|error| Driver::memory("stream_wait_value", &error))?;
+        d.emulator().read(at, &mut word).map_err(|error| Driver::memory("stream_wait_value", &error))?;
         // Everything queued has run: what is not there now never comes.
         if u32::from_le_bytes(word) >= value {
             return Ok(());
@@ -537,13 +644,13 @@ fn table(options: &EmuOptions, console: Arc<Console>) -> std::result::Result<Dri
     slot!(function_attribute, |d, function, attribute| d.function_attribute(function, attribute));
     slot!(function_set_attribute, |d, function, attribute, value| d.set_attribute(function, attribute, value));
     slot!(function_occupancy, |d, function, threads, shared| {
-        d.with_program("function_occupancy", function, |program, _, _| d.emulator.occupancy(program, threads, shared))
+        d.with_program("function_occupancy", function, |program, _, _| d.emulator().occupancy(program, threads, shared))
     });
     slot!(function_clusters, |d, spec: &LaunchSpec<'_>| {
         let blocks = spec.cluster.map_or(1, |cluster| cluster.count() as u32).max(1);
         d.with_program("function_clusters", spec.function, |program, _, _| {
-            let resident = d.emulator.occupancy(program, spec.block.count() as u32, spec.shared_bytes);
-            resident * d.emulator.multiprocessors() / blocks
+            let resident = d.emulator().occupancy(program, spec.block.count() as u32, spec.shared_bytes);
+            resident * d.emulator().multiprocessors() / blocks
         })
     });
     slot!(launch, |d, spec: &LaunchSpec<'_>| {

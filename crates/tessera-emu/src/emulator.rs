@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use tessera_driver::{DevicePtr, Dim3, Params, TensorMapError, TensorMapSpec};
 use tessera_ptx::{Target, Variant};
 use tessera_types::Device;
 
 use crate::exec::Launch;
-use crate::memory::Heap;
+
+use crate::memory::{Heap, Owner};
 use crate::module::Module;
+use crate::node::Node;
 use crate::options::{EmuOptions, LaunchOptions, Schedule};
 use crate::program::{Program, SHARED_START};
 use crate::report::{EmuError, Report};
@@ -21,7 +23,8 @@ use crate::texture::{Bound, Image, Sampler};
 pub struct Emulator {
     device: &'static Device,
     multiprocessors: u32,
-    heap: Mutex<Heap>,
+    ordinal: u32,
+    node: Arc<Node>,
 }
 
 impl Emulator {
@@ -29,11 +32,32 @@ impl Emulator {
     pub fn new(options: &EmuOptions) -> Result<Emulator, EmuError> {
         let device = Device::by_name(&options.device)
             .ok_or_else(|| EmuError::Launch(format!("no device named `{}` is known", options.device)))?;
-        Ok(Emulator {
-            device,
-            multiprocessors: options.multiprocessors.unwrap_or(device.sms).max(1),
-            heap: Mutex::new(Heap::default()),
-        })
+        Ok(Emulator::of(device, options, 0, Arc::new(Node::new(1))))
+    }
+
+    /// Several devices of one kind in one address space, numbered from 0. A kernel reaches memory of another device after
+    /// [`Emulator::let_in`].
+    ///
+    /// # Errors
+    /// An unknown product's name.
+    pub fn group(options: &EmuOptions, count: u32) -> Result<Vec<Emulator>, EmuError> {
+        let first = Emulator::new(options)?;
+        let node = Arc::new(Node::new(count));
+        Ok((0..count.max(1)).map(|ordinal| Emulator::of(first.device, options, ordinal, Arc::clone(&node))).collect())
+    }
+
+    fn of(device: &'static Device, options: &EmuOptions, ordinal: u32, node: Arc<Node>) -> Emulator {
+        Emulator { device, multiprocessors: options.multiprocessors.unwrap_or(device.sms).max(1), ordinal, node }
+    }
+
+    /// Its number among the devices of its address space.
+    pub fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
+    /// Lets this device's kernels reach the memory of another one; false where they do already.
+    pub fn let_in(&self, other: u32) -> bool {
+        self.node.let_in(self.ordinal, other)
     }
 
     /// The product that is emulated.
@@ -47,20 +71,39 @@ impl Emulator {
     }
 
     fn heap(&self) -> MutexGuard<'_, Heap> {
-        self.heap.lock().unwrap_or_else(PoisonError::into_inner)
+        self.node.heap()
     }
 
     /// Bytes in use.
     pub fn used(&self) -> u64 {
-        self.heap().used()
+        self.heap().used(Owner::Device(self.ordinal))
     }
 
     /// Allocates memory; it holds zeros, but counts as not written.
     pub fn alloc(&self, bytes: u64) -> Result<DevicePtr, EmuError> {
-        let mut heap = self.heap();
-        let room = self.device.dram_bytes.saturating_sub(heap.used());
-        let pointer = if bytes <= room { heap.alloc(bytes) } else { None };
+        let (mut heap, owner) = (self.heap(), Owner::Device(self.ordinal));
+        let room = self.device.dram_bytes.saturating_sub(heap.used(owner));
+        let pointer = if bytes <= room { heap.alloc(bytes, owner) } else { None };
         pointer.map(DevicePtr).ok_or_else(|| EmuError::Memory(format!("no room for {bytes} bytes")))
+    }
+
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// Allocates memory of the host that every device reaches.
+    pub(crate) fn alloc_pinned(&self, bytes: u64) -> Result<DevicePtr, EmuError> {
+        let pointer = self.heap().alloc(bytes, Owner::Host);
+        pointer.map(DevicePtr).ok_or_else(|| EmuError::Memory(format!("no room for {bytes} bytes")))
+    }
+
+    /// The device whose memory an address lies in; `None` for the host's.
+    pub(crate) fn owner(&self, pointer: DevicePtr) -> Option<u32> {
+        let heap = self.heap();
+        match heap.find(pointer.0, 0).and_then(|index| heap.get(index))?.owner {
+            Owner::Device(ordinal) => Some(ordinal),
+            Owner::Host => None,
+        }
     }
 
     /// Frees memory of [`Emulator::alloc`].
@@ -228,6 +271,37 @@ impl Emulator {
         args: &Params,
         options: &LaunchOptions,
     ) -> Result<Report, EmuError> {
+        let heap = self.heap().clone();
+        let launch = self.prepare(&heap, module, kernel, (grid, block), args, options)?;
+        let resident = self.resident(&launch);
+        let run = launch.begin();
+        let result = match options.schedule {
+            Schedule::Systematic => crate::explore::run(launch, resident),
+            Schedule::Eager | Schedule::Lazy | Schedule::Random => crate::launch::run(&launch, resident),
+        };
+        self.node.end(run);
+        if !options.sanitize.uninitialized {
+            heap.assume_written();
+        }
+        result
+    }
+
+    /// Clusters of a launch that the device holds at once.
+    pub(crate) fn resident(&self, launch: &Launch<'_>) -> u64 {
+        let blocks = self.occupancy(launch.program, launch.block.count() as u32, launch.shared_bytes).max(1);
+        (u64::from(blocks) * u64::from(self.multiprocessors) / launch.cluster.count()).max(1)
+    }
+
+    /// A launch that was checked and has not begun.
+    pub(crate) fn prepare<'a>(
+        &self,
+        heap: &'a Heap,
+        module: &'a Module,
+        kernel: &str,
+        (grid, block): (Dim3, Dim3),
+        args: &Params,
+        options: &'a LaunchOptions,
+    ) -> Result<Launch<'a>, EmuError> {
         let program = module.program(kernel)?;
         let cluster = self.check(program, grid, block, args, options)?;
         let mut params = vec![0; program.param_bytes as usize];
@@ -236,32 +310,25 @@ impl Emulator {
             let bytes = &args.bytes()[start..end.min(start + param.bytes as usize)];
             params[param.offset as usize..][..bytes.len()].copy_from_slice(bytes);
         }
-        let heap = self.heap().clone();
-        let launch = Launch {
+        Ok(Launch {
             program,
-            heap: &heap,
+            heap,
             params,
             grid,
             block,
             cluster,
             shared_bytes: options.shared_bytes,
             multiprocessors: self.multiprocessors,
+            device: self.ordinal,
+            reach: self.node.reach(self.ordinal),
+            shared: self.node.is_shared(),
+            run: OnceLock::new(),
             options,
             files: module.files(),
-            shadow: Mutex::default(),
+            shadow: self.node.shadow(),
             output: Mutex::new(BTreeMap::new()),
             trace: Mutex::default(),
-        };
-        let blocks = u64::from(self.occupancy(program, block.count() as u32, options.shared_bytes).max(1));
-        let resident = (blocks * u64::from(self.multiprocessors) / cluster.count()).max(1);
-        let result = match options.schedule {
-            Schedule::Systematic => crate::explore::run(launch, resident),
-            Schedule::Eager | Schedule::Lazy | Schedule::Random => crate::launch::run(&launch, resident),
-        };
-        if !options.sanitize.uninitialized {
-            heap.assume_written();
-        }
-        result
+        })
     }
 
     fn check(

@@ -18,7 +18,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use tessera_types::Watch;
@@ -140,7 +140,9 @@ pub(crate) fn run(mut launch: Launch<'_>, resident: u64) -> Result<Report, EmuEr
 
 /// Forgets what an execution left beside memory.
 fn reset(launch: &mut Launch<'_>) {
-    launch.shadow = Mutex::default();
+    launch.shadow = Arc::default();
+    launch.run = OnceLock::new();
+    launch.begin();
     launch.output = Mutex::default();
     launch.trace = Mutex::default();
 }

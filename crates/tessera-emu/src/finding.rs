@@ -174,6 +174,8 @@ pub struct Place {
     pub instruction: String,
     /// The file, line and column of the kernel's source, where `.loc` says them.
     pub source: Option<(String, u32, u32)>,
+    /// The device that ran it, where there are several.
+    pub device: Option<u32>,
     /// The block's index in the grid.
     pub block: [u32; 3],
     /// The thread's index in the block; `None` where it is no thread.
@@ -185,6 +187,9 @@ impl fmt::Display for Place {
         write!(f, "{}, PTX line {}, `{}`", self.kernel, self.line, self.instruction)?;
         if let Some((file, line, column)) = &self.source {
             write!(f, ", {file}:{line}:{column}")?;
+        }
+        if let Some(device) = self.device {
+            write!(f, ", device {device}")?;
         }
         let [x, y, z] = self.block;
         write!(f, ", block ({x}, {y}, {z})")?;
@@ -257,6 +262,8 @@ struct PlaceFields<'a> {
     column: Option<u32>,
     ptx_line: u32,
     instruction: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<u32>,
     block: [u32; 3],
     thread: Option<[u32; 3]>,
 }
@@ -276,13 +283,14 @@ struct FindingFields<'a> {
 
 impl Serialize for Place {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Place { kernel, line, instruction, source, block, thread } = self;
+        let Place { kernel, line, instruction, source, device, block, thread } = self;
         let (file, number, column) = match source {
             Some((file, line, column)) => (Some(file.as_str()), Some(*line), Some(*column)),
             None => (None, None, None),
         };
         let (ptx_line, block, thread) = (*line, *block, *thread);
-        PlaceFields { kernel, file, line: number, column, ptx_line, instruction, block, thread }.serialize(serializer)
+        PlaceFields { kernel, file, line: number, column, ptx_line, instruction, device: *device, block, thread }
+            .serialize(serializer)
     }
 }
 

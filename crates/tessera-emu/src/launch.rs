@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tessera_types::Watch;
 
@@ -13,9 +13,13 @@ use crate::finding::{Class, Finding, FindingKind, Place, Traffic};
 use crate::findings::{Findings, Key};
 use crate::lanes::LANES;
 use crate::report::{EmuError, Report};
+use crate::sanitize::Origin;
 
 /// Operations after which a cluster lets the next one run.
 const BUDGET: u64 = 1 << 20;
+/// How long a launch waits for what another device may still write, and how often it looks.
+const OTHERS: Duration = Duration::from_secs(20);
+const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
 struct Outcome {
     instructions: u64,
@@ -130,6 +134,8 @@ fn worker(launch: &Launch<'_>, clusters: u64, share: u64, shared: &Shared) -> Ou
     let mut outcome = Outcome { instructions: 0, findings: Findings::default(), advice: Counts::default(), stopped: None };
     let mut live: VecDeque<Live<'_>> = VecDeque::new();
     let (mut watch, mut ended, mut turn) = (Watch::start(launch.options.limit), 0, Instant::now());
+    // Since when, and at how many moves, nothing but another device could let a cluster go on.
+    let mut stuck: Option<(u64, Instant)> = None;
     // A cluster that ran long goes to the back; a new one starts as long as there is room.
     loop {
         if shared.stop.load(Ordering::Relaxed) || outcome.findings.is_full(launch.options) {
@@ -188,11 +194,21 @@ fn worker(launch: &Launch<'_>, clusters: u64, share: u64, shared: &Shared) -> Ou
                 // One that has not begun may be waited for.
                 let more = live.len() as u64 + 1 < share && shared.next.load(Ordering::Relaxed) < clusters;
                 let all = !more && own.spun.is_some_and(|spun| live.iter().all(|other| other.spun.is_some_and(|at| at >= spun)));
-                match if all && own.spun == Some(shared.moves.load(Ordering::SeqCst)) {
-                    await_others(shared, before)
-                } else {
-                    Next::Go
-                } {
+                let moves = shared.moves.load(Ordering::SeqCst);
+                let next = if all && own.spun == Some(moves) { await_others(shared, before) } else { Next::Go };
+                let still = match next {
+                    Next::Stuck if launch.shared => stuck.filter(|(at, _)| *at == moves).or(Some((moves, now))),
+                    Next::Go | Next::Stop | Next::Stuck => None,
+                };
+                match next {
+                    // What other devices write nobody counts here: the loops are gone round again for a while.
+                    Next::Stuck if still.is_some_and(|(_, since)| now.duration_since(since) < OTHERS) => {
+                        stuck = still;
+                        shared.waiting.fetch_sub(1, Ordering::SeqCst);
+                        std::thread::sleep(LOOK_AGAIN);
+                        live.push_back(own);
+                        continue;
+                    }
                     Next::Go => {
                         // So many that each gets on slowly are no kernel that never ends: one at a time comes to its end.
                         let stays = watch.and_then(|watch| watch.turn(now)).is_some_and(|long| now.duration_since(turn) < long);
@@ -242,21 +258,7 @@ fn await_others(shared: &Shared, moves: u64) -> Next {
 impl Launch<'_> {
     /// An operation's place, with the block and the thread that executed it.
     pub(crate) fn place(&self, block: [u32; 3], thread: Option<usize>, pc: u32) -> Place {
-        let meta = self.program.meta.get(pc as usize);
-        let shape = self.block;
-        Place {
-            kernel: self.program.name.clone(),
-            line: meta.map_or(0, |meta| meta.line),
-            instruction: meta.map_or(String::new(), |meta| meta.mnemonic.clone()),
-            source: meta.and_then(|meta| meta.loc).map(|loc| {
-                (self.files.get(&loc.file).cloned().unwrap_or_else(|| format!("file {}", loc.file)), loc.line, loc.column)
-            }),
-            block,
-            thread: thread.map(|thread| {
-                let thread = thread as u32;
-                [thread % shape.x, thread / shape.x % shape.y, thread / shape.x / shape.y]
-            }),
-        }
+        Origin::of(self).place(block, thread, pc)
     }
 
     /// Notes what the counts of all clusters come to, behind everything else.

@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "shared memory of many threads in accesses of several widths")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -46,12 +47,22 @@ impl Drop for Bytes {
     }
 }
 
+/// Whose memory it is: kernels of other devices reach it only where they are let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Owner {
+    /// Pinned memory of the host, which every device reaches.
+    Host,
+    /// The device of a number.
+    Device(u32),
+}
+
 /// One allocation.
 #[derive(Clone)]
 pub(crate) struct Allocation {
     pub(crate) base: u64,
     pub(crate) size: u64,
     pub(crate) freed: bool,
+    pub(crate) owner: Owner,
     bytes: Arc<Bytes>,
     written: Arc<Written>,
 }
@@ -288,7 +299,8 @@ fn fetch<T: Copy>(load: impl Fn() -> T, exchange: impl Fn(T, T) -> Result<T, T>,
 pub(crate) struct Heap {
     list: Vec<Allocation>,
     next: u64,
-    used: u64,
+    /// Bytes in live allocations.
+    used: BTreeMap<Owner, u64>,
     /// What handles of textures and surfaces name.
     bound: Vec<Arc<Bound>>,
 }
@@ -309,13 +321,13 @@ impl Heap {
     }
 
     /// Allocates; `None` when the host has no memory left.
-    pub(crate) fn alloc(&mut self, size: u64) -> Option<u64> {
+    pub(crate) fn alloc(&mut self, size: u64, owner: Owner) -> Option<u64> {
         let bytes = Arc::new(Bytes::new(size)?);
         let written = Arc::new(Written::new(size)?);
         let base = self.next.max(FIRST);
         self.next = base.checked_add(size)?.checked_next_multiple_of(SPACING)?.checked_add(SPACING)?;
-        self.used += size;
-        self.list.push(Allocation { base, size, freed: false, bytes, written });
+        *self.used.entry(owner).or_insert(0) += size;
+        self.list.push(Allocation { base, size, freed: false, owner, bytes, written });
         Some(base)
     }
 
@@ -327,7 +339,9 @@ impl Heap {
             return false;
         }
         found.freed = true;
-        self.used -= found.size;
+        if let Some(used) = self.used.get_mut(&found.owner) {
+            *used -= found.size;
+        }
         if let Some(empty) = Bytes::new(1) {
             found.bytes = Arc::new(empty);
         }
@@ -346,9 +360,9 @@ impl Heap {
         }
     }
 
-    /// Bytes in live allocations.
-    pub(crate) fn used(&self) -> u64 {
-        self.used
+    /// Bytes in live allocations of an owner.
+    pub(crate) fn used(&self, owner: Owner) -> u64 {
+        self.used.get(&owner).copied().unwrap_or(0)
     }
 
     /// The index of the live allocation that holds `width` bytes at an address.

@@ -169,12 +169,14 @@ pub struct EmuOptions {
     pub device: String,
     /// Multiprocessors, where not as many as the product has.
     pub multiprocessors: Option<u32>,
+    /// Devices of this kind behind one driver table, which can reach each other's memory.
+    pub devices: u32,
     /// How launches through the driver table are executed.
     pub launch: LaunchOptions,
 }
 
 impl Default for EmuOptions {
     fn default() -> EmuOptions {
-        EmuOptions { device: "h200".to_owned(), multiprocessors: None, launch: LaunchOptions::default() }
+        EmuOptions { device: "h200".to_owned(), multiprocessors: None, devices: 1, launch: LaunchOptions::default() }
     }
 }

@@ -6,6 +6,7 @@
 mod products;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tessera_ptx::{Loc, Special, Type, Word};
@@ -680,7 +681,7 @@ pub(crate) struct Meta {
 pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) code: Vec<Inst>,
-    pub(crate) meta: Vec<Meta>,
+    pub(crate) meta: Arc<Vec<Meta>>,
     pub(crate) slots: Vec<Fill>,
     /// The registers' names, by slot, for messages.
     pub(crate) names: Vec<String>,

@@ -185,6 +185,7 @@ mod tests {
             line,
             instruction: String::new(),
             source: source.map(|(file, line)| (file.to_owned(), line, 1)),
+            device: None,
             block: [0; 3],
             thread: None,
         };

@@ -36,6 +36,7 @@ const THREAD_NAMES: &[&str] = &[
     "warp_reduce_min",
     "cp_async",
     "fragment",
+    "array_at",
 ];
 
 /// The style of a function with a kernel decorator; `None` for other functions.

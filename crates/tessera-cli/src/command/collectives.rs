@@ -4,12 +4,14 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tessera::bench::collectives::{
     Collective, CollectiveSelection, CollectiveSuite, Member, Team, Way, Wired, serve_member, serve_wired,
 };
 use tessera::bench::device::{DeviceTimer, Supervisor, Timing};
 use tessera::bench::{EndRecord, Exit, Mode, Results, Sizes};
+use tessera::runtime::ranks::nvlink::{Choice, Layout, NvlinkCommunicator, SymmetricMemory};
 use tessera::runtime::ranks::{Communicator, Limits, Meeting, Nccl, NcclRank, Placement, World};
 use tessera::runtime::{Device, DeviceName, Knobs};
 use tessera::types::{DType, Policy};
@@ -122,7 +124,7 @@ impl Place {
     fn ways(&self) -> &'static [&'static str] {
         match self {
             Place::Cpu => &["threads", "tcp"],
-            Place::Devices => &["nccl"],
+            Place::Devices => &["tessera", "nccl"],
             Place::Launched(_, device) if device.is_cpu() => &["tcp"],
             Place::Launched(..) => &["nccl"],
         }
@@ -318,7 +320,8 @@ fn on_devices(
     for name in chosen(arguments, &Place::Devices)? {
         let (meeting, nccl, devices) = (Meeting::new(ranks), nccl.clone(), devices.clone());
         ways.push(Way::devices(name, ranks, move |rank| {
-            by_nccl(&nccl, &meeting, &devices[rank], rank).map(|own| Box::new(own) as Box<dyn Communicator>)
+            let own = by_nccl(&nccl, &meeting, &devices[rank], rank)?;
+            if name == "nccl" { Ok(Box::new(own)) } else { by_own_kernels(own, &devices[rank]) }
         }));
     }
     ways.extend(baselines(arguments, ranks, "cuda")?);
@@ -330,6 +333,18 @@ fn on_devices(
 
 fn by_nccl(nccl: &Nccl, meeting: &Meeting, device: &Device, rank: usize) -> Result<NcclRank, String> {
     NcclRank::join(nccl, Arc::new(meeting.seat(rank)), device).map_err(|error| error.to_string())
+}
+
+/// How long our kernels wait for another rank.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// Our own kernels over memory that all GPUs reach, and NCCL for what they are not the fastest at.
+fn by_own_kernels(mut nccl: NcclRank, device: &Device) -> Result<Box<dyn Communicator>, String> {
+    let driver = device.driver().ok_or("it is no device")?;
+    let memory = SymmetricMemory::meet(driver, Layout::default(), &mut nccl).map_err(|error| error.to_string())?;
+    let choice = Choice::of_ranks(nccl.ranks());
+    let own = NvlinkCommunicator::new(Box::new(nccl), memory, choice, WAIT).map_err(|error| error.to_string())?;
+    Ok(Box::new(own))
 }
 
 /// One of the processes that a launcher started: rank 0 measures, the others do what it asks.

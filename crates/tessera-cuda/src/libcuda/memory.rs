@@ -91,6 +91,18 @@ pub(super) fn fill(table: &mut DriverTable, symbols: &Arc<Symbols>) {
         cu.check("cuIpcGetMemHandle", unsafe { mem_share(&mut shared, pointer.0) })?;
         Ok(shared)
     });
+    slot!(table, symbols, mem_open, [mem_open], |cu, shared| {
+        // The driver lets this device reach the other one's memory, where it can.
+        const LAZY_ENABLE_PEER_ACCESS: c_uint = 1;
+        let mut pointer = 0;
+        // SAFETY: writes one address; the handle is 64 bytes, passed as the C structure is.
+        cu.check("cuIpcOpenMemHandle", unsafe { mem_open(&mut pointer, shared, LAZY_ENABLE_PEER_ACCESS) })?;
+        Ok(DevicePtr(pointer))
+    });
+    slot!(table, symbols, mem_close, [mem_close], |cu, pointer| {
+        // SAFETY: the address came from `mem_open`.
+        cu.check("cuIpcCloseMemHandle", unsafe { mem_close(pointer.0) })
+    });
 }
 
 fn fill_pool(table: &mut DriverTable, symbols: &Arc<Symbols>) {

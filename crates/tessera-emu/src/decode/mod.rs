@@ -18,6 +18,7 @@ mod warp;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tessera_ptx::{
     Function, FunctionKind, Instruction, Item, Limit, Loc, Module, Name, Register, Space as VariableSpace, Statement, Variable,
@@ -239,7 +240,7 @@ impl<'m> Builder<'m> {
         let mut program = Program {
             name: entry.name.to_string(),
             code: std::mem::take(&mut self.code),
-            meta: std::mem::take(&mut self.meta),
+            meta: Arc::new(std::mem::take(&mut self.meta)),
             slots: std::mem::take(&mut self.slots),
             names: std::mem::take(&mut self.names),
             wide: std::mem::take(&mut self.wide_registers),

@@ -92,17 +92,18 @@ impl Cluster<'_> {
             Space::Generic | Space::Global => {
                 if let Some(recent) = self.launch.heap.get(warp.recent)
                     && !recent.freed
+                    && self.launch.reaches(recent)
                     && recent.holds(address, u64::from(bytes))
                 {
                     return Ok(Target::Global { allocation: warp.recent, address });
                 }
-                match self.launch.heap.find(address, u64::from(bytes)) {
+                match self.launch.find(address, u64::from(bytes)) {
                     Some(allocation) => {
                         warp.recent = allocation;
                         Ok(Target::Global { allocation, address })
                     }
                     None => {
-                        let message = format!("{} at {address:#x}: {}", what(), self.launch.heap.describe(address));
+                        let message = format!("{} at {address:#x}: {}", what(), self.launch.describe(address));
                         Err(Fault::new(self.outside(address), lane, message))
                     }
                 }
@@ -364,11 +365,12 @@ impl Cluster<'_> {
     fn whole(&self, warp: &mut Warp, address: u64, bytes: u64) -> Option<usize> {
         if let Some(recent) = self.launch.heap.get(warp.recent)
             && !recent.freed
+            && self.launch.reaches(recent)
             && recent.holds(address, bytes)
         {
             return Some(warp.recent);
         }
-        warp.recent = self.launch.heap.find(address, bytes)?;
+        warp.recent = self.launch.find(address, bytes)?;
         Some(warp.recent)
     }
 

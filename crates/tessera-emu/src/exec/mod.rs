@@ -27,7 +27,7 @@ pub(crate) mod wgmma;
 mod wmma;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tessera_driver::Dim3;
 use tessera_ptx::Special;
@@ -36,10 +36,10 @@ use crate::advice::Counts;
 use crate::finding::FindingKind;
 use crate::findings::Findings;
 use crate::lanes::{FULL, LANES, Slot};
-use crate::memory::Heap;
+use crate::memory::{Allocation, Heap, Owner};
 use crate::options::{LaunchOptions, Schedule};
 use crate::program::{Fill, NOWHERE, Program, RANK_SHIFT, RESERVED_OFFSETS, SHARED_START};
-use crate::sanitize::{GlobalShadow, Sanitizer};
+use crate::sanitize::{GlobalShadow, RunId, Sanitizer};
 
 pub(crate) use access::Target;
 pub(crate) use schedule::{Progress, Stopped};
@@ -56,14 +56,62 @@ pub(crate) struct Launch<'a> {
     pub(crate) cluster: Dim3,
     pub(crate) shared_bytes: u32,
     pub(crate) multiprocessors: u32,
+    /// The device that runs it, and those whose memory it reaches, a bit each.
+    pub(crate) device: u32,
+    pub(crate) reach: u64,
+    /// Whether the device has neighbours, which may write what it waits for.
+    pub(crate) shared: bool,
+    pub(crate) run: OnceLock<RunId>,
     pub(crate) options: &'a LaunchOptions,
     pub(crate) files: &'a BTreeMap<u32, String>,
     /// Who touched global memory, for sanitizers.
-    pub(crate) shadow: Mutex<GlobalShadow>,
+    pub(crate) shadow: Arc<Mutex<GlobalShadow>>,
     /// What the kernel printed, by block.
     pub(crate) output: Mutex<BTreeMap<u64, String>>,
     /// What the traced warp did.
     pub(crate) trace: Mutex<Vec<String>>,
+}
+
+impl Launch<'_> {
+    /// The launch begins: sanitizers tell its accesses from those of launches that it overlaps.
+    pub(crate) fn begin(&self) -> RunId {
+        let watched = self.options.sanitize.any() || self.options.schedule == Schedule::Systematic;
+        *self.run.get_or_init(|| match watched {
+            true => self.shadow.lock().unwrap_or_else(PoisonError::into_inner).begin(self),
+            false => RunId::default(),
+        })
+    }
+
+    /// Which launch it is, once it has begun.
+    pub(crate) fn run(&self) -> RunId {
+        self.run.get().copied().unwrap_or_default()
+    }
+
+    /// Whether kernels here may touch an allocation.
+    pub(crate) fn reaches(&self, allocation: &Allocation) -> bool {
+        match allocation.owner {
+            Owner::Host => true,
+            Owner::Device(ordinal) => self.reach >> ordinal & 1 == 1,
+        }
+    }
+
+    /// The index of the live allocation within reach that holds `bytes` bytes at an address.
+    pub(crate) fn find(&self, address: u64, bytes: u64) -> Option<usize> {
+        let found = self.heap.find(address, bytes)?;
+        self.heap.get(found).is_some_and(|allocation| self.reaches(allocation)).then_some(found)
+    }
+
+    /// What is known about an address that `find` did not accept.
+    pub(crate) fn describe(&self, address: u64) -> String {
+        let known = self.heap.describe(address);
+        match self.heap.find(address, 0).and_then(|index| self.heap.get(index)) {
+            Some(Allocation { owner: Owner::Device(ordinal), .. }) if *ordinal != self.device => format!(
+                "{known}, which is device {ordinal}'s, and device {} has no access to its memory (`cuCtxEnablePeerAccess`)",
+                self.device
+            ),
+            _ => known,
+        }
+    }
 }
 
 /// Why a warp's instruction cannot be executed.

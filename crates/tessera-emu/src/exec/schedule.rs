@@ -80,6 +80,9 @@ impl Cluster<'_> {
                 None => {
                     if self.blocks.iter().all(|block| block.live_warps == 0) {
                         self.finish()?;
+                        if let Some(sanitizer) = &self.sanitizer {
+                            sanitizer.ended(self.launch);
+                        }
                         return Ok(Progress::Done);
                     }
                     // Nothing can go on: waits with a time limit end, once for each state of the cluster.

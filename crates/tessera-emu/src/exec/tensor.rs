@@ -90,8 +90,8 @@ impl Cluster<'_> {
     }
 
     fn global(&self, address: u64, bytes: u64, lane: usize) -> Result<usize, Fault> {
-        self.launch.heap.find(address, bytes).ok_or_else(|| {
-            let message = format!("a bulk copy touches {bytes} bytes at {address:#x}: {}", self.launch.heap.describe(address));
+        self.launch.find(address, bytes).ok_or_else(|| {
+            let message = format!("a bulk copy touches {bytes} bytes at {address:#x}: {}", self.launch.describe(address));
             Fault::new(self.outside(address), lane, message)
         })
     }
@@ -181,7 +181,7 @@ impl Cluster<'_> {
             return places;
         }
         let mut add = |address: u64, bytes: u32, at: u32| {
-            if let Some(allocation) = self.launch.heap.find(address, u64::from(bytes)).filter(|_| bytes > 0) {
+            if let Some(allocation) = self.launch.find(address, u64::from(bytes)).filter(|_| bytes > 0) {
                 places.push((Target::Global { allocation, address }, bytes, at));
             }
         };

@@ -1,7 +1,7 @@
 //! Accesses: what one must come after, and what is reported where it does not.
 
 use super::clock::Clock;
-use super::shadow::{Cell, ENGINE, Record, SEVERAL};
+use super::shadow::{Cell, ENGINE, Origin, Record, Runs, SEVERAL};
 use super::{Access, Sanitizer, Ticket, later};
 use crate::exec::{Cluster, Target};
 use crate::finding::{Class, Finding, FindingKind};
@@ -24,6 +24,7 @@ impl Sanitizer {
             write: access.write,
             same: access.same,
             atomic: access.atomic,
+            system: access.scope == Scope::System,
             asynchronous: false,
             pc: access.pc,
             rank: access.rank as u16,
@@ -61,6 +62,7 @@ impl Sanitizer {
             write: how != JobAccess::Read,
             same: how == JobAccess::SameWrite,
             atomic: how == JobAccess::Update,
+            system: false,
             asynchronous: operation.asynchronous,
             pc,
             rank: operation.rank as u16,
@@ -95,10 +97,15 @@ impl Sanitizer {
         }
         if let (Target::Global { address, .. }, Ok(shadow)) = (target, cluster.launch.shadow.lock())
             && access.scope >= Scope::Gpu
-            && let Some(published) = shadow.published.get(&address)
         {
             let acquires = matches!(access.order, Order::Acquire | Order::AcqRel | Order::Sc);
-            later(if acquires { &mut self.visible } else { &mut self.noticed }, published);
+            let reached = [Some(self.device), None];
+            let reached = if access.scope == Scope::System { &reached[..] } else { &reached[..1] };
+            for (at, &who) in reached.iter().enumerate() {
+                if let Some(published) = shadow.published.get(&(who, address)) {
+                    later(if acquires { &mut self.visible } else { &mut self.noticed[at] }, published);
+                }
+            }
         }
     }
 
@@ -116,11 +123,15 @@ impl Sanitizer {
         if let (Target::Global { address, .. }, Ok(mut shadow)) = (target, cluster.launch.shadow.lock())
             && access.scope >= Scope::Gpu
         {
-            let (time, seen) = if releases { (shadow.time, &self.visible) } else { (self.fenced.0, &self.fenced.1) };
-            let published = shadow.published.entry(address).or_default();
-            later(published, seen);
-            let own = published.entry(self.cluster).or_insert(0);
-            *own = (*own).max(time);
+            let reached = [Some(self.device), None];
+            let reached = if access.scope == Scope::System { &reached[..] } else { &reached[..1] };
+            for (fenced, &who) in self.fenced.iter().zip(reached) {
+                let (time, seen) = if releases { (shadow.time, &self.visible) } else { (fenced.0, &fenced.1) };
+                let published = shadow.published.entry((who, address)).or_default();
+                later(published, seen);
+                let own = published.entry(self.cluster).or_insert(0);
+                *own = (*own).max(time);
+            }
         }
         // Lanes that meet at the word are ordered by it.
         self.actors[actor].turn += turn;
@@ -129,7 +140,7 @@ impl Sanitizer {
 
     fn touch(&mut self, cluster: &mut Cluster<'_>, target: Target, bytes: u32, record: Record) {
         if let Some(footprint) = &mut self.footprint {
-            footprint.memory(self.cluster, target, bytes, record.write);
+            footprint.memory(self.cluster.number, target, bytes, record.write);
         }
         match target {
             Target::Shared { rank, offset } => {
@@ -141,9 +152,9 @@ impl Sanitizer {
                     let cell = &mut cells[(at / 4) as usize];
                     let same = record.same && cell.is_written(mask);
                     let mut new = Record { bytes: mask, same, ..record };
-                    if let Some((kind, class, old)) = self.conflict(cell, &mut new) {
+                    if let Some((kind, class, old)) = self.conflict(cell, &mut new, None) {
                         let place = || format!("shared {at:#x} of block rank {rank}");
-                        self.report_conflict(cluster, (kind, class), &new, &old, place);
+                        self.report_conflict(cluster, (kind, class), &new, (&old, None), place);
                     }
                     cell.add(new);
                 }
@@ -159,12 +170,13 @@ impl Sanitizer {
                 for (at, mask) in words(address, bytes) {
                     shadow.time += 1;
                     let time = shadow.time;
-                    let cell = shadow.cell(at);
+                    let (cell, runs) = shadow.cell(at);
                     let known = || found.is_none_or(|found| found.unwritten(address, u64::from(bytes)).is_none());
                     let same = record.same && (cell.is_written(mask) || known());
                     let mut new = Record { bytes: mask, time, same, ..record };
-                    if let Some((kind, class, old)) = self.conflict(cell, &mut new) {
-                        self.report_conflict(cluster, (kind, class), &new, &old, || format!("global {at:#x}"));
+                    if let Some((kind, class, old)) = self.conflict(cell, &mut new, Some(runs)) {
+                        let origin = runs.origin(old.cluster.run).filter(|_| old.cluster.run != new.cluster.run);
+                        self.report_conflict(cluster, (kind, class), &new, (&old, origin), || format!("global {at:#x}"));
                     }
                     cell.add(new);
                 }
@@ -175,13 +187,17 @@ impl Sanitizer {
 
     /// The first access to a word that a new one must come after and does not, of those that weigh most. Where a write leaves
     /// the word as it was, nobody can tell who came first.
-    fn conflict(&self, cell: &Cell, new: &mut Record) -> Option<(FindingKind, Class, Record)> {
+    fn conflict(&self, cell: &Cell, new: &mut Record, runs: Option<&Runs>) -> Option<(FindingKind, Class, Record)> {
         let mut found: Option<(FindingKind, Class, Record)> = None;
         for old in &cell.records {
-            if old.bytes & new.bytes == 0 || !(old.write || new.write) || (old.atomic && new.atomic) {
+            if old.bytes & new.bytes == 0 || !(old.write || new.write) {
                 continue;
             }
-            let (kind, class) = match self.ordered(old, new) {
+            let here = runs.is_none_or(|runs| runs.share_device(old.cluster.run, new.cluster.run));
+            if old.atomic && new.atomic && (here || old.system && new.system) {
+                continue;
+            }
+            let (kind, class) = match self.ordered(old, new, runs) {
                 Relation::Before => continue,
                 Relation::Race if new.same || (old.same && !new.write) => (FindingKind::Race, Class::Formal),
                 Relation::Race => (FindingKind::Race, Class::Wrong),
@@ -207,7 +223,7 @@ impl Sanitizer {
         cluster: &mut Cluster<'_>,
         (kind, class): (FindingKind, Class),
         new: &Record,
-        old: &Record,
+        (old, origin): (&Record, Option<&Origin>),
         place: impl FnOnce() -> String,
     ) {
         let what = |record: &Record| match (record.write, record.lane == ENGINE) {
@@ -216,7 +232,7 @@ impl Sanitizer {
             (true, true) => "an asynchronous write",
             (false, true) => "an asynchronous read",
         };
-        self.report(cluster, (kind, class), new, Some(old), || match kind {
+        self.report(cluster, (kind, class), new, Some((old, origin)), || match kind {
             FindingKind::ProxyFence => {
                 format!("{} of {} comes after {} without `fence.proxy.async`", what(new), place(), what(old))
             }
@@ -224,8 +240,11 @@ impl Sanitizer {
         });
     }
 
-    fn ordered(&self, old: &Record, new: &Record) -> Relation {
+    fn ordered(&self, old: &Record, new: &Record, runs: Option<&Runs>) -> Relation {
         if old.cluster != new.cluster {
+            if runs.is_some_and(|runs| runs.is_over(old.cluster.run, new.cluster.run)) {
+                return Relation::Before;
+            }
             let visible = self.visible.get(&old.cluster).copied().unwrap_or(0);
             return if old.time <= visible { Relation::Before } else { Relation::Race };
         }
@@ -260,7 +279,7 @@ impl Sanitizer {
         cluster: &mut Cluster<'_>,
         (kind, class): (FindingKind, Class),
         new: &Record,
-        old: Option<&Record>,
+        old: Option<(&Record, Option<&Origin>)>,
         message: impl FnOnce() -> String,
     ) {
         let place = |cluster: &Cluster<'_>, record: &Record| {
@@ -268,15 +287,20 @@ impl Sanitizer {
                 cluster.place(usize::from(record.rank).min(cluster.blocks.len() - 1), Some(record.thread as usize), record.pc);
             if record.cluster != self.cluster {
                 // A block of another cluster: only its number is known here.
-                let shape = cluster.launch.grid;
-                let number = record.cluster * cluster.blocks.len() as u64 + u64::from(record.rank);
-                let (x, y) = (u64::from(shape.x), u64::from(shape.y));
-                place.block = [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32];
+                let number = record.cluster.number * cluster.blocks.len() as u64 + u64::from(record.rank);
+                place.block = Origin::of(cluster.launch).block(number);
             }
             place
         };
-        cluster.note((kind, new.pc, old.map(|old| old.pc)), class, |cluster| {
-            Finding::new(kind, message(), place(cluster, new), old.map(|old| place(cluster, old)))
+        let earlier = |cluster: &Cluster<'_>, (record, origin): (&Record, Option<&Origin>)| match origin {
+            None => place(cluster, record),
+            Some(origin) => {
+                let number = record.cluster.number * cluster.blocks.len() as u64 + u64::from(record.rank);
+                origin.place(origin.block(number), Some(record.thread as usize), record.pc)
+            }
+        };
+        cluster.note((kind, new.pc, old.map(|(old, _)| old.pc)), class, |cluster| {
+            Finding::new(kind, message(), place(cluster, new), old.map(|old| earlier(cluster, old)))
         });
     }
 }

@@ -19,6 +19,10 @@
 //!
 //! Between clusters the order is coarser: what a strong write hands on is all that its cluster had done, until then where it
 //! releases, until the cluster's last fence of `.gpu` or wider where it is relaxed. So a race may be missed but none is invented.
+//!
+//! Between devices only `.sys` orders: a release of `.gpu` is one for threads of its own device, and strong accesses of two
+//! devices to one word are no race where both say `.sys` ("Memory Consistency Model: Morally strong operations"). A launch comes
+//! after those that had ended when it began.
 
 mod access;
 mod clock;
@@ -36,8 +40,8 @@ use crate::program::{Order, Scope};
 pub(crate) use access::JobAccess;
 use clock::{Clock, Pair};
 pub(crate) use footprint::{Footprint, Touch};
-pub(crate) use shadow::GlobalShadow;
-use shadow::{Cell, Record};
+use shadow::{Cell, ClusterId, Record, Seen};
+pub(crate) use shadow::{GlobalShadow, Origin, RunId};
 
 /// An access by a thread.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +104,8 @@ struct Operation {
 /// The sanitizers' state of a cluster.
 pub(crate) struct Sanitizer {
     options: Sanitize,
-    cluster: u64,
+    cluster: ClusterId,
+    device: u32,
     warps: usize,
     actors: Vec<Actor>,
     operations: Vec<Operation>,
@@ -109,11 +114,12 @@ pub(crate) struct Sanitizer {
     published: HashMap<(usize, u64), (Clock, Option<usize>)>,
     shared: Vec<Vec<Cell>>,
     /// Up to when other clusters' accesses are visible here.
-    visible: HashMap<u64, u64>,
-    /// The same by relaxed reads: a fence makes it visible.
-    noticed: HashMap<u64, u64>,
-    /// When the cluster had its last fence that reaches others, and what was visible then: what relaxed writes hand on.
-    fenced: (u64, HashMap<u64, u64>),
+    visible: Seen,
+    /// The same by relaxed reads, of the device's own threads and of all devices': a fence that reaches them makes it visible.
+    noticed: [Seen; 2],
+    /// When the cluster had its last fence that reaches the device, and all devices, and what was visible then: what relaxed
+    /// writes hand on.
+    fenced: [(u64, Seen); 2],
     /// `cp.async` operations of a warp with their group, and bulk stores of a thread.
     /// Products of a warpgroup (block, warpgroup, number) with the count of warps that have waited.
     products: BTreeMap<(usize, usize, u64), (Ticket, u32)>,
@@ -141,6 +147,8 @@ impl Sanitizer {
         for (index, actor) in actors.iter_mut().enumerate() {
             actor.clock.seen.set(index, 1);
         }
+        let cluster = ClusterId { run: launch.run(), number: cluster };
+        let visible = launch.shadow.lock().map_or_else(|_| Seen::default(), |shadow| shadow.known(launch.device));
         Sanitizer {
             // Systematic schedules tell races from atomics that meet in another order.
             options: Sanitize {
@@ -148,15 +156,17 @@ impl Sanitizer {
                 ..launch.options.sanitize
             },
             cluster,
+            device: launch.device,
             warps,
             actors,
             operations: Vec::new(),
             objects: BTreeMap::new(),
             published: HashMap::new(),
             shared: vec![vec![Cell::default(); shared.div_ceil(4)]; blocks],
-            visible: HashMap::new(),
-            noticed: HashMap::new(),
-            fenced: (0, HashMap::new()),
+            // What ran on the device before is known to all who look there.
+            fenced: [(0, visible.clone()), (0, visible.clone())],
+            visible,
+            noticed: [Seen::default(), Seen::default()],
             products: BTreeMap::new(),
             copies: BTreeMap::new(),
             stores: BTreeMap::new(),
@@ -178,7 +188,7 @@ impl Sanitizer {
     /// Somebody touches a barrier.
     pub(crate) fn touch_object(&mut self, object: SyncObject, touch: Touch) {
         if let Some(footprint) = &mut self.footprint {
-            footprint.object(self.cluster, object, touch);
+            footprint.object(self.cluster.number, object, touch);
         }
     }
 
@@ -236,11 +246,17 @@ impl Sanitizer {
     }
 
     pub(crate) fn fence(&mut self, launch: &Launch<'_>, rank: usize, thread: usize, scope: Scope) {
-        if scope >= Scope::Gpu {
-            later(&mut self.visible, &self.noticed);
-            self.noticed.clear();
+        let reached = match scope {
+            Scope::Cta | Scope::Cluster => 0,
+            Scope::Gpu => 1,
+            Scope::System => 2,
+        };
+        for noticed in &mut self.noticed[..reached] {
+            later(&mut self.visible, &std::mem::take(noticed));
+        }
+        if reached > 0 {
             let now = launch.shadow.lock().map_or(0, |shadow| shadow.time);
-            self.fenced = (now, self.visible.clone());
+            self.fenced[..reached].fill((now, self.visible.clone()));
         }
         let actor = self.actor(rank, thread);
         let state = &mut self.actors[actor];
@@ -281,7 +297,7 @@ impl Sanitizer {
         // Behind a barrier the engine finds the mbarrier made, whatever the manual asks for.
         let class = if operation.before.seen.get(made.actor) >= made.clock { Class::Formal } else { Class::Wrong };
         let (new, old) = (self.bare(pc, operation.rank, operation.thread), self.bare(made.pc, made.rank, made.thread));
-        self.report(cluster, (FindingKind::ProxyFence, class), &new, Some(&old), || {
+        self.report(cluster, (FindingKind::ProxyFence, class), &new, Some((&old, None)), || {
             format!(
                 "a bulk copy signals the mbarrier at shared {offset:#x}, whose initialisation no `fence.mbarrier_init` or `fence.proxy.async` follows"
             )
@@ -297,9 +313,17 @@ impl Sanitizer {
             return;
         }
         let (new, old) = (self.bare(pc, rank, thread), self.bare(made.pc, made.rank, made.thread));
-        self.report(cluster, (FindingKind::Race, Class::Wrong), &new, Some(&old), || {
+        self.report(cluster, (FindingKind::Race, Class::Wrong), &new, Some((&old, None)), || {
             format!("the mbarrier at shared {:#x} is used, and nothing orders that behind its initialisation", at.1)
         });
+    }
+
+    /// The cluster has ended: what it saw is known to what comes next on its device.
+    pub(crate) fn ended(&self, launch: &Launch<'_>) {
+        if let (true, Ok(mut shadow)) = (launch.shared, launch.shadow.lock()) {
+            shadow.keep(self.device, &self.visible);
+            self.noticed.iter().for_each(|noticed| shadow.keep(self.device, noticed));
+        }
     }
 
     /// A place without an access.
@@ -315,6 +339,7 @@ impl Sanitizer {
             write: true,
             same: false,
             atomic: false,
+            system: false,
             asynchronous: false,
             pc,
             rank: rank as u16,
@@ -332,7 +357,7 @@ impl Sanitizer {
 
 /// Takes over the later of two times for each cluster.
 #[allow(clippy::iter_over_hash_type, reason = "the order of maxima does not matter")]
-fn later(own: &mut HashMap<u64, u64>, other: &HashMap<u64, u64>) {
+fn later(own: &mut Seen, other: &Seen) {
     for (&cluster, &time) in other {
         let own = own.entry(cluster).or_insert(0);
         *own = (*own).max(time);

@@ -6,7 +6,7 @@ use tessera_types::{Arch, DType};
 use super::env::{Entry, Frame, Item};
 use super::functions::{self, Function};
 use super::memory::dtype_of;
-use super::program::{Binary, Expression, ExpressionKind, Identity, Role, Shuffle, Space, Statement, Unary};
+use super::program::{Binary, Expression, ExpressionKind, Identity, Memory, Role, Shuffle, Space, Statement, Unary};
 use super::stmts::unsupported;
 use super::value::{self, At, convert, truth, unify};
 use super::{Check, Res};
@@ -27,7 +27,7 @@ pub(super) fn unknown_function(name: &str, span: Span) -> Box<Diagnostic> {
 
 /// Functions that make something of elements are given their type in brackets, no others are.
 fn element_type_fits(function: Function, name: &str, subscript: Option<&Expr>, span: Span) -> Res<()> {
-    let allocates = matches!(function, Function::AllocShared | Function::AllocRegister | Function::Fragment);
+    let allocates = matches!(function, Function::AllocShared | Function::AllocRegister | Function::Fragment | Function::ArrayAt);
     match subscript {
         Some(index) if !allocates => {
             Err(Box::new(Diagnostic::error(id::CALL, index.span, format!("`tile.{name}` takes no element type"))))
@@ -145,7 +145,9 @@ impl Check<'_> {
             ("abs", [at]) => value::unary(Unary::Abs, "abs", at, span)?,
             ("min", [a, b]) => value::binary(Binary::Min, "min", a, b, span)?,
             ("max", [a, b]) => value::binary(Binary::Max, "max", a, b, span)?,
-            ("len", [(Item::Array(memory), _)]) if !self.shape(*memory).is_empty() => self.size(*memory, 0, span),
+            ("len", [(Item::Array(memory), _)]) if !matches!(memory, Memory::Addressed(_)) && !self.shape(*memory).is_empty() => {
+                self.size(*memory, 0, span)
+            }
             _ => {
                 return Err(Box::new(
                     Diagnostic::error(id::CALL, span, format!("`{name}` does not take these arguments"))
@@ -188,6 +190,9 @@ impl Check<'_> {
                 let role = self.role(first, span)?;
                 self.allocate(Space::Fragment(role), subscript, &[], span)
             }
+            Function::ArrayAt => self.array_at(subscript, bound, span),
+            Function::Load => self.load_ordered(bound, span),
+            Function::Store => self.store_ordered(bound, span),
             Function::Barrier => self.barrier(span),
             Function::CommitGroup => {
                 self.out.push(Statement::CommitGroup);
@@ -236,6 +241,10 @@ impl Check<'_> {
             Function::Cast => {
                 let [at, dtype] = self.operands(bound, span)?;
                 self.cast(&at, dtype_of(&dtype)?)
+            }
+            Function::Bitcast => {
+                let [at, dtype] = self.operands(bound, span)?;
+                self.bitcast(&at, dtype_of(&dtype)?)
             }
         }
     }

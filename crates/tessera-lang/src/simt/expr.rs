@@ -1,5 +1,6 @@
 //! Expressions.
 
+use tessera_ir::attrs::MemoryOrder;
 use tessera_ir::{Diagnostic, Extent, IndexType, Span};
 use tessera_types::DType;
 
@@ -13,6 +14,7 @@ use crate::diagnostics::id;
 use crate::fixed::{self, Fixed};
 use crate::lower::Res;
 use crate::number::Num;
+use crate::promote::{dtype_name, is_restricted};
 use crate::scopes::Scopes;
 
 impl Check<'_> {
@@ -342,8 +344,9 @@ impl Check<'_> {
 
     /// The value of an element.
     pub(super) fn load(&mut self, place: Place, span: Span) -> Item {
-        let shared = matches!(place.memory, Memory::Param(_)) || self.is_shared(place.memory);
-        let uniform = shared && place.index.iter().all(|index| index.uniform);
+        // What others write meanwhile, threads of a block may find different.
+        let same = self.is_shared(place.memory) && place.order == MemoryOrder::Weak;
+        let uniform = same && place.index.iter().all(|index| index.uniform);
         let dtype = place.dtype;
         let loaded = readable(Expression { kind: ExpressionKind::Load(Box::new(place)), dtype, uniform, span });
         Item::Value(self.now(loaded))
@@ -353,6 +356,8 @@ impl Check<'_> {
         match memory {
             Memory::Param(_) => true,
             Memory::Allocation(at) => self.allocations[at].space == super::Space::Shared,
+            // The address may be a thread's own.
+            Memory::Addressed(_) => false,
         }
     }
 
@@ -368,6 +373,7 @@ impl Check<'_> {
                 let own = &self.allocations[at];
                 (own.dtype, if own.name.is_empty() { "the allocation".to_string() } else { own.name.clone() })
             }
+            Memory::Addressed(at) => (self.addressed[at].dtype, "the array at this address".to_string()),
         }
     }
 
@@ -382,6 +388,8 @@ impl Check<'_> {
                 operand.shape.iter().map(known).collect()
             }),
             Memory::Allocation(at) => self.allocations[at].shape.iter().map(|&extent| Some(i64::from(extent))).collect(),
+            // An address says nothing of a length.
+            Memory::Addressed(_) => vec![None],
         }
     }
 
@@ -393,7 +401,7 @@ impl Check<'_> {
                 let dtype = self.arrays.get(&at).map_or(IndexType::I32, |operand| operand.index).dtype();
                 Item::Value(Expression { kind: ExpressionKind::Size(at, axis as u32), dtype, uniform: true, span })
             }
-            (None, Memory::Allocation(_)) => Item::Fixed(Fixed::int(1)),
+            (None, Memory::Allocation(_) | Memory::Addressed(_)) => Item::Fixed(Fixed::int(1)),
         }
     }
 
@@ -409,7 +417,7 @@ impl Check<'_> {
         }
         let at = self.at(base)?;
         match (&at.0, member) {
-            (Item::Array(memory), "shape") => Ok(Item::Shape(*memory)),
+            (Item::Array(memory), "shape") if !matches!(memory, Memory::Addressed(_)) => Ok(Item::Shape(*memory)),
             (Item::Array(memory), "dtype") => Ok(Item::Fixed(Fixed::DType(self.array(*memory).0))),
             (Item::Array(memory), "ndim") => Ok(Item::Fixed(Fixed::int(self.shape(*memory).len() as i128))),
             (Item::Value(value), "dtype") => Ok(Item::Fixed(Fixed::DType(value.dtype))),
@@ -422,6 +430,22 @@ impl Check<'_> {
     }
 
     /// The value in a type that the source names.
+    /// The bits of a value as another type of the same width.
+    pub(super) fn bitcast(&mut self, at: &At, dtype: DType) -> Res<Item> {
+        let Item::Value(value) = &at.0 else { return Err(value::not_a_value(at)) };
+        let whole = |dtype: DType| matches!(dtype.bits(), 16 | 32 | 64) && !is_restricted(dtype);
+        if value.dtype.bits() != dtype.bits() || !whole(value.dtype) || !whole(dtype) {
+            let (from, to) = (dtype_name(value.dtype), dtype_name(dtype));
+            return Err(Box::new(
+                Diagnostic::error(id::PROMOTION, at.1, format!("the bits of {from} are none of {to}"))
+                    .label(format!("this is {}", at.0.describe()))
+                    .help("types of one width, 16, 32 or 64 bits, exchange bits; `tile.cast` converts values"),
+            ));
+        }
+        let (uniform, span) = (value.uniform, value.span);
+        Ok(Item::Value(Expression { kind: ExpressionKind::Bits(Box::new(value.clone())), dtype, uniform, span }))
+    }
+
     pub(super) fn cast(&mut self, at: &At, dtype: DType) -> Res<Item> {
         match &at.0 {
             Item::Value(value) => Ok(Item::Value(readable(convert(value.clone(), dtype)))),

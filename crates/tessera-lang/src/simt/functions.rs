@@ -16,6 +16,9 @@ pub(super) enum Function {
     AllocShared,
     AllocRegister,
     Fragment,
+    ArrayAt,
+    Load,
+    Store,
     Barrier,
     WarpReduce(Combine),
     Shuffle(Shuffle),
@@ -39,6 +42,7 @@ pub(super) enum Function {
     Fma,
     Where,
     Cast,
+    Bitcast,
 }
 
 /// Name, parameters in Python's notation, meaning.
@@ -54,6 +58,9 @@ pub(super) const ROWS: &[(&str, &str, Function)] = &[
     ("alloc_shared", "*shape", Function::AllocShared),
     ("alloc_register", "*shape", Function::AllocRegister),
     ("fragment", "role, /", Function::Fragment),
+    ("array_at", "address, /, align=None", Function::ArrayAt),
+    ("load", "source, /, order=None, scope=None", Function::Load),
+    ("store", "destination, value, /, order=None, scope=None", Function::Store),
     ("barrier", "", Function::Barrier),
     ("warp_reduce_sum", "value, /", Function::WarpReduce(Combine::Sum)),
     ("warp_reduce_max", "value, /", Function::WarpReduce(Combine::Max)),
@@ -62,11 +69,11 @@ pub(super) const ROWS: &[(&str, &str, Function)] = &[
     ("shuffle_xor", "value, mask, /", Function::Shuffle(Shuffle::Xor)),
     ("shuffle_up", "value, delta, /", Function::Shuffle(Shuffle::Up)),
     ("shuffle_down", "value, delta, /", Function::Shuffle(Shuffle::Down)),
-    ("atomic_add", "target, *values", Function::AtomicAdd),
-    ("atomic_max", "target, *values", Function::AtomicMax),
-    ("atomic_min", "target, *values", Function::AtomicMin),
-    ("atomic_exchange", "target, *values", Function::AtomicExchange),
-    ("atomic_cas", "target, *values", Function::AtomicCas),
+    ("atomic_add", "target, *values, order=None, scope=None", Function::AtomicAdd),
+    ("atomic_max", "target, *values, order=None, scope=None", Function::AtomicMax),
+    ("atomic_min", "target, *values, order=None, scope=None", Function::AtomicMin),
+    ("atomic_exchange", "target, *values, order=None, scope=None", Function::AtomicExchange),
+    ("atomic_cas", "target, *values, order=None, scope=None", Function::AtomicCas),
     ("cp_async", "destination, source, /, count=1", Function::CopyAsync),
     ("commit_group", "", Function::CommitGroup),
     ("wait_group", "pending=0", Function::WaitGroup),
@@ -96,6 +103,7 @@ pub(super) const ROWS: &[(&str, &str, Function)] = &[
     ("fma", "x, y, z, /", Function::Fma),
     ("where", "condition, x, y, /", Function::Where),
     ("cast", "x, dtype, /", Function::Cast),
+    ("bitcast", "x, dtype, /", Function::Bitcast),
 ];
 
 /// The row of a name.

@@ -1,6 +1,6 @@
 //! Calls that declare memory or touch it: allocations, atomics, asynchronous copies, fragments.
 
-use tessera_ir::attrs::AtomicMode;
+use tessera_ir::attrs::{AtomicMode, MemoryOrder};
 use tessera_ir::{Diagnostic, Span};
 use tessera_types::DType;
 
@@ -8,7 +8,7 @@ use super::env::Item;
 use super::functions::Function;
 use super::program::{Allocation, Expression, ExpressionKind, Memory, Place, Role, Space, Statement};
 use super::value::{self, At};
-use super::{Check, Res};
+use super::{Check, Res, ordered};
 use crate::ast::{Expr, ExprKind};
 use crate::diagnostics::id;
 use crate::fixed::Fixed;
@@ -102,7 +102,14 @@ impl Check<'_> {
     }
 
     /// What an atomic works on: `x[i]`, or an array alone for its first element; yields how many values that took.
-    fn target(&mut self, group: &[&Expr], values: &[&Expr], wanted: usize, name: &str, span: Span) -> Res<(Place, usize)> {
+    pub(super) fn target(
+        &mut self,
+        group: &[&Expr],
+        values: &[&Expr],
+        wanted: usize,
+        name: &str,
+        span: Span,
+    ) -> Res<(Place, usize)> {
         let Some(target) = group.first() else {
             return Err(Box::new(Diagnostic::error(id::CALL, span, format!("`tile.{name}` misses its target"))));
         };
@@ -127,7 +134,7 @@ impl Check<'_> {
         let dtype = self.array(memory).0;
         let zero = value::constant(crate::number::Num::Int(0), DType::I32, at.1)?;
         let index = vec![zero; self.shape(memory).len()];
-        Ok((Place { memory, dtype, index, span: at.1 }, 0))
+        Ok((Place { memory, dtype, index, order: MemoryOrder::Weak, scope: None, span: at.1 }, 0))
     }
 
     pub(super) fn atomic(&mut self, function: Function, name: &str, bound: &[Vec<&Expr>], span: Span) -> Res<Item> {
@@ -144,7 +151,7 @@ impl Check<'_> {
                 .help(format!("write `tile.{name}(x[i], ...)`")),
             ));
         }
-        let (place, taken) = self.target(&bound[0], values, wanted, name, span)?;
+        let (mut place, taken) = self.target(&bound[0], values, wanted, name, span)?;
         if values.len() - taken != wanted {
             return Err(Box::new(Diagnostic::error(id::CALL, span, format!("`tile.{name}` got an element and an index"))));
         }
@@ -161,6 +168,7 @@ impl Check<'_> {
                     .also(place.span, "this belongs to one thread"),
             ));
         }
+        self.order(&mut place, &bound[2..], ordered::UPDATES, MemoryOrder::Relaxed)?;
         let mut given = Vec::new();
         for expr in &values[taken..] {
             let at = self.at(expr)?;

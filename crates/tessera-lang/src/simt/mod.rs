@@ -16,6 +16,7 @@ mod env;
 mod expr;
 mod functions;
 mod memory;
+mod ordered;
 mod program;
 mod stmts;
 mod unroll;
@@ -26,8 +27,8 @@ use tessera_ir::{Abi, AbiParam, Axis, Diagnostic, Module, ParamKind, Span};
 use tessera_types::{Arch, DType};
 
 pub use program::{
-    Allocation, Binary, Combine, Expression, ExpressionKind, Identity, Local, Memory, Place, Role, Shuffle, SimtKernel, Space,
-    Statement, Unary,
+    Addressed, Allocation, Binary, Combine, Expression, ExpressionKind, Identity, Local, Memory, Place, Role, Shuffle,
+    SimtKernel, Space, Statement, Unary,
 };
 
 use crate::args::{ArgType, LowerOptions};
@@ -81,6 +82,7 @@ struct Check<'f> {
     /// The variables.
     locals: IndexMap<String, Held>,
     allocations: Vec<Allocation>,
+    addressed: Vec<Addressed>,
     /// Statements of the block being walked.
     out: Vec<Statement>,
     /// What makes threads of a block disagree about being here.
@@ -188,6 +190,7 @@ fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], 
             settled: settled.clone(),
             locals: IndexMap::new(),
             allocations: Vec::new(),
+            addressed: Vec::new(),
             out: Vec::new(),
             divergent: None,
             ended: None,
@@ -218,6 +221,7 @@ fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], 
                 threads,
                 occupancy: hints.occupancy,
                 allocations: check.allocations,
+                addressed: check.addressed,
                 locals,
                 axes: axes(&signature),
                 body: check.out,

@@ -12,7 +12,7 @@
 //! condition around it is uniform.
 
 use indexmap::IndexMap;
-use tessera_ir::attrs::AtomicMode;
+use tessera_ir::attrs::{AtomicMode, MemoryOrder, MemoryScope};
 use tessera_ir::fragment::Fragment;
 use tessera_ir::{Abi, Const, Span};
 use tessera_types::DType;
@@ -32,6 +32,8 @@ pub struct SimtKernel {
     pub occupancy: Option<u32>,
     /// Memory that the kernel declares.
     pub allocations: Vec<Allocation>,
+    /// Memory that the kernel finds by its address.
+    pub addressed: Vec<Addressed>,
     /// Variables.
     pub locals: Vec<Local>,
     /// Array parameters with the names of their axes, in order.
@@ -108,6 +110,17 @@ impl Allocation {
     }
 }
 
+/// Memory at an address that the kernel was told: of another device, or of an array of arrays.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Addressed {
+    /// The variable that holds the address.
+    pub local: usize,
+    /// Element type.
+    pub dtype: DType,
+    /// What divides the address.
+    pub align: u32,
+}
+
 /// A variable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Local {
@@ -126,6 +139,8 @@ pub enum Memory {
     Param(usize),
     /// The allocation at a position.
     Allocation(usize),
+    /// The memory at the address of a position.
+    Addressed(usize),
 }
 
 /// One element of memory: one index an axis.
@@ -137,6 +152,10 @@ pub struct Place {
     pub dtype: DType,
     /// Where in it.
     pub index: Vec<Expression>,
+    /// How accesses to it are ordered among threads.
+    pub order: MemoryOrder,
+    /// Among which threads.
+    pub scope: Option<MemoryScope>,
     /// Where in the source.
     pub span: Span,
 }
@@ -179,6 +198,8 @@ pub enum ExpressionKind {
     Select(Box<[Expression; 3]>),
     /// The value in another type: floats to 8 bits saturate, floats to integers truncate and saturate.
     Convert(Box<Expression>),
+    /// The same bits as a value of another type.
+    Bits(Box<Expression>),
     /// A combination over the threads of a warp, which each of them gets.
     WarpReduce(Combine, Box<Expression>),
     /// The value of another thread of the warp.

@@ -1,5 +1,6 @@
 //! Statements.
 
+use tessera_ir::attrs::MemoryOrder;
 use tessera_ir::{Diagnostic, Span};
 use tessera_types::DType;
 
@@ -481,6 +482,6 @@ impl Check<'_> {
             };
             index.push(value);
         }
-        Ok(Place { memory, dtype, index, span })
+        Ok(Place { memory, dtype, index, order: MemoryOrder::Weak, scope: None, span })
     }
 }

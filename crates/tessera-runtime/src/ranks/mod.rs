@@ -26,6 +26,7 @@ mod linked;
 mod meeting;
 mod nccl;
 mod nccl_places;
+pub mod nvlink;
 mod parts;
 mod program;
 mod simulated;

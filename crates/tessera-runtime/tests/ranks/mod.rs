@@ -2,6 +2,8 @@
 
 mod calls;
 mod cases;
+mod nvlink;
+mod nvlink_threads;
 mod processes;
 mod random;
 mod sharded;

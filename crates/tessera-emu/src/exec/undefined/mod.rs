@@ -312,7 +312,7 @@ impl Cluster<'_> {
     fn is_loaded(&mut self, slot: u32, count: u32) -> bool {
         let program = self.launch.program;
         *self.origins.loaded.entry((slot, count)).or_insert_with(|| {
-            let mut writers = program.code.iter().zip(&program.meta).filter(|(_, meta)| meta.writes.contains(&slot));
+            let mut writers = program.code.iter().zip(program.meta.iter()).filter(|(_, meta)| meta.writes.contains(&slot));
             writers.all(|(inst, _)| matches!(inst.op, Op::Load { bytes, .. } if bytes == count))
         })
     }

@@ -87,6 +87,7 @@ impl Emit<'_> {
                     self.walk.name_value(tile.value, name);
                 }
                 self.locals[*local] = Some(tile.value);
+                self.addressed(*local, tile.value);
             }
             Statement::Store(place, value) => {
                 let tile = self.value(value)?;

@@ -40,9 +40,9 @@ impl Emit<'_> {
         let (first, fragment, dtype) = self.variables_of(position)?;
         for (at, index) in self.places(fragment, dtype, place)?.into_iter().enumerate() {
             let value = match place.memory {
-                Memory::Param(param) => {
-                    let pointer = self.pointer_at(param, place, &index)?;
-                    self.load_from(pointer, dtype)
+                Memory::Param(_) | Memory::Addressed(_) => {
+                    let pointer = self.pointer_at(place, &index)?;
+                    self.load_from(pointer, place)
                 }
                 Memory::Allocation(buffer) => {
                     let (buffer, index) = self.element_at(buffer, place, &index)?;
@@ -59,9 +59,9 @@ impl Emit<'_> {
         let values = self.held(position)?;
         for (index, value) in self.places(fragment, dtype, place)?.into_iter().zip(values) {
             match place.memory {
-                Memory::Param(param) => {
-                    let pointer = self.pointer_at(param, place, &index)?;
-                    self.store_through(pointer, value);
+                Memory::Param(_) | Memory::Addressed(_) => {
+                    let pointer = self.pointer_at(place, &index)?;
+                    self.store_through(pointer, place, value);
                 }
                 Memory::Allocation(buffer) => {
                     let (buffer, index) = self.element_at(buffer, place, &index)?;

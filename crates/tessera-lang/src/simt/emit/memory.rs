@@ -1,7 +1,7 @@
 //! Elements of arrays: addresses, loads, stores, atomic updates, asynchronous copies.
 
 use smallvec::SmallVec;
-use tessera_ir::attrs::{AtomicMode, CacheHint, MemoryOrder, MemoryScope};
+use tessera_ir::attrs::{Assumption, AtomicMode, CacheHint, MemoryScope};
 use tessera_ir::{IndexType, ParamKind, ScheduleOp, Shape, TileOp, Type, Value};
 use tessera_types::DType;
 
@@ -15,7 +15,10 @@ pub(super) fn each_place(list: &[Statement], visit: &mut impl FnMut(&Place)) {
     fn value(expression: &Expression, visit: &mut impl FnMut(&Place)) {
         match &expression.kind {
             ExpressionKind::Load(place) => at(place, visit),
-            ExpressionKind::Unary(_, x) | ExpressionKind::Convert(x) | ExpressionKind::WarpReduce(_, x) => value(x, visit),
+            ExpressionKind::Unary(_, x)
+            | ExpressionKind::Convert(x)
+            | ExpressionKind::Bits(x)
+            | ExpressionKind::WarpReduce(_, x) => value(x, visit),
             ExpressionKind::Binary(_, a, b) => {
                 value(a, visit);
                 value(b, visit);
@@ -80,14 +83,43 @@ pub(super) fn each_place(list: &[Statement], visit: &mut impl FnMut(&Place)) {
 }
 
 impl Emit<'_> {
-    /// The pointer to an element of an array parameter.
-    fn pointer(&mut self, param: usize, place: &Place) -> Res<Value> {
+    /// The pointer to an element of an array in global memory.
+    fn pointer(&mut self, place: &Place) -> Res<Value> {
         let index = place.index.iter().map(|index| self.value(index)).collect::<Res<SmallVec<[Tile; 4]>>>()?;
-        self.pointer_at(param, place, &index)
+        self.pointer_at(place, &index)
     }
 
     /// The pointer to the element at an index that was computed.
-    pub(super) fn pointer_at(&mut self, param: usize, place: &Place, index: &[Tile]) -> Res<Value> {
+    pub(super) fn pointer_at(&mut self, place: &Place, index: &[Tile]) -> Res<Value> {
+        match place.memory {
+            Memory::Param(param) => self.pointer_into(param, place, index),
+            Memory::Addressed(position) => self.pointer_behind(position, place, index),
+            Memory::Allocation(_) => Err(self.broken("an address of memory that has none", place.span)),
+        }
+    }
+
+    /// Makes pointers of an address that a variable was just set to.
+    pub(super) fn addressed(&mut self, local: usize, address: Value) {
+        for (position, own) in self.kernel.addressed.iter().enumerate().filter(|(_, own)| own.local == local) {
+            let ty = Type::pointers(Shape::new(), own.dtype.signless());
+            let base = self.walk.emit_value(ScheduleOp::IntToPtr {}, &[&[address]], ty.clone());
+            let predicate = Assumption::DivisibleBy(u64::from(own.align));
+            self.addresses[position] = Some(self.walk.emit_value(ScheduleOp::Assume { predicate }, &[&[base]], ty));
+        }
+    }
+
+    /// The pointer to an element behind an address.
+    fn pointer_behind(&mut self, position: usize, place: &Place, index: &[Tile]) -> Res<Value> {
+        let base = self.addresses[position].ok_or_else(|| self.broken("an address that is not known", place.span))?;
+        let [at] = index else { return Err(self.broken("an index of several axes", place.span)) };
+        self.walk.span = place.span;
+        let ty = self.walk.func.ty(base).clone();
+        let dtype = if at.dtype.bits() > 32 { DType::I64 } else { DType::I32 };
+        let at = self.walk.convert(at.clone(), dtype, None, place.span)?;
+        Ok(self.walk.emit_value(ScheduleOp::Offset {}, &[&[base], &[at.value]], ty))
+    }
+
+    fn pointer_into(&mut self, param: usize, place: &Place, index: &[Tile]) -> Res<Value> {
         let ParamKind::Array { index: own, shape, .. } = &self.kernel.abi.params[param].kind else {
             return Err(self.broken("an array without an interface", place.span));
         };
@@ -143,9 +175,9 @@ impl Emit<'_> {
         }
         let ty = tile_type(place.dtype, &[]);
         match place.memory {
-            Memory::Param(param) => {
-                let pointer = self.pointer(param, place)?;
-                Ok(self.load_from(pointer, place.dtype))
+            Memory::Param(_) | Memory::Addressed(_) => {
+                let pointer = self.pointer(place)?;
+                Ok(self.load_from(pointer, place))
             }
             Memory::Allocation(position) => {
                 let (buffer, index) = self.element(position, place)?;
@@ -155,17 +187,17 @@ impl Emit<'_> {
     }
 
     /// What a pointer points to.
-    pub(super) fn load_from(&mut self, pointer: Value, dtype: DType) -> Value {
-        let kind = ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, scope: None, latency: None, cache: CacheHint::Normal };
-        let op = self.walk.emit(kind, &[&[pointer], &[], &[], &[]], [tile_type(dtype, &[]), Type::Token]);
+    pub(super) fn load_from(&mut self, pointer: Value, place: &Place) -> Value {
+        let kind = ScheduleOp::LoadPtrTko { order: place.order, scope: place.scope, latency: None, cache: CacheHint::Normal };
+        let op = self.walk.emit(kind, &[&[pointer], &[], &[], &[]], [tile_type(place.dtype, &[]), Type::Token]);
         self.walk.func.ops[op].results[0]
     }
 
     pub(super) fn store_to_memory(&mut self, place: &Place, value: Value) -> Res<()> {
         match place.memory {
-            Memory::Param(param) => {
-                let pointer = self.pointer(param, place)?;
-                self.store_through(pointer, value);
+            Memory::Param(_) | Memory::Addressed(_) => {
+                let pointer = self.pointer(place)?;
+                self.store_through(pointer, place, value);
             }
             Memory::Allocation(position) => {
                 let (buffer, index) = self.element(position, place)?;
@@ -175,8 +207,8 @@ impl Emit<'_> {
         Ok(())
     }
 
-    pub(super) fn store_through(&mut self, pointer: Value, value: Value) {
-        let kind = ScheduleOp::StorePtrTko { order: MemoryOrder::Weak, scope: None, latency: None, cache: CacheHint::Normal };
+    pub(super) fn store_through(&mut self, pointer: Value, place: &Place, value: Value) {
+        let kind = ScheduleOp::StorePtrTko { order: place.order, scope: place.scope, latency: None, cache: CacheHint::Normal };
         self.walk.emit(kind, &[&[pointer], &[value], &[], &[]], [Type::Token]);
     }
 
@@ -184,9 +216,10 @@ impl Emit<'_> {
     pub(super) fn update(&mut self, mode: AtomicMode, place: &Place, value: Value) -> Res<Value> {
         let ty = tile_type(place.dtype, &[]);
         match place.memory {
-            Memory::Param(param) => {
-                let pointer = self.pointer(param, place)?;
-                let kind = ScheduleOp::AtomicRmwTko { order: MemoryOrder::Relaxed, scope: MemoryScope::Device, mode };
+            Memory::Param(_) | Memory::Addressed(_) => {
+                let pointer = self.pointer(place)?;
+                let scope = place.scope.unwrap_or(MemoryScope::Device);
+                let kind = ScheduleOp::AtomicRmwTko { order: place.order, scope, mode };
                 let op = self.walk.emit(kind, &[&[pointer], &[value], &[], &[]], [ty, Type::Token]);
                 Ok(self.walk.func.ops[op].results[0])
             }
@@ -201,9 +234,10 @@ impl Emit<'_> {
     pub(super) fn compare_swap(&mut self, place: &Place, expected: Value, desired: Value) -> Res<Value> {
         let ty = tile_type(place.dtype, &[]);
         match place.memory {
-            Memory::Param(param) => {
-                let pointer = self.pointer(param, place)?;
-                let kind = ScheduleOp::AtomicCasTko { order: MemoryOrder::Relaxed, scope: MemoryScope::Device };
+            Memory::Param(_) | Memory::Addressed(_) => {
+                let pointer = self.pointer(place)?;
+                let scope = place.scope.unwrap_or(MemoryScope::Device);
+                let kind = ScheduleOp::AtomicCasTko { order: place.order, scope };
                 let op = self.walk.emit(kind, &[&[pointer], &[expected], &[desired], &[], &[]], [ty, Type::Token]);
                 Ok(self.walk.func.ops[op].results[0])
             }
@@ -216,10 +250,10 @@ impl Emit<'_> {
 
     /// Begins a copy of `count` elements that lie in a row.
     pub(super) fn copy_async(&mut self, destination: &Place, source: &Place, count: u32) -> Res<()> {
-        let (Memory::Param(param), Memory::Allocation(position)) = (source.memory, destination.memory) else {
+        let Memory::Allocation(position) = destination.memory else {
             return Err(self.broken("a copy between other places", source.span));
         };
-        let pointer = self.pointer(param, source)?;
+        let pointer = self.pointer(source)?;
         let (buffer, index) = self.element(position, destination)?;
         let bytes = count * source.dtype.signless().bits() / 8;
         self.tile_op(TileOp::CopyAsyncElement { bytes }, &[&[pointer], &[buffer], &index], []);

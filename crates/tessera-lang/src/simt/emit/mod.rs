@@ -60,6 +60,8 @@ struct Emit<'k> {
     types: Vec<DType>,
     /// The pointer of each array parameter.
     bases: Vec<Option<Value>>,
+    /// The pointer that each address was made of, from where it is known on.
+    addresses: Vec<Option<Value>>,
     homes: Vec<Home>,
     loops: Vec<Open>,
 }
@@ -79,6 +81,7 @@ pub(super) fn emit(file: &ParsedFile, kernel: &SimtKernel, options: &LowerOption
         locals: vec![None; kernel.locals.len()],
         types: kernel.locals.iter().map(|local| local.dtype).collect(),
         bases: vec![None; kernel.abi.params.len()],
+        addresses: vec![None; kernel.addressed.len()],
         homes: Vec::new(),
         loops: Vec::new(),
     };

@@ -31,7 +31,7 @@ fn traps(value: &Expression) -> bool {
             let shifts = matches!(op, Binary::Shl | Binary::Shr) && known(b).is_none();
             divides || shifts || traps(a) || traps(b)
         }
-        ExpressionKind::Unary(_, a) | ExpressionKind::Convert(a) => traps(a),
+        ExpressionKind::Unary(_, a) | ExpressionKind::Convert(a) | ExpressionKind::Bits(a) => traps(a),
         ExpressionKind::Fma(parts) | ExpressionKind::Select(parts) => parts.iter().any(traps),
         ExpressionKind::Constant(_)
         | ExpressionKind::Local(_)
@@ -94,6 +94,14 @@ impl Emit<'_> {
                 let x = self.value(x)?;
                 self.walk.span = span;
                 return self.walk.convert(x, dtype, None, span);
+            }
+            ExpressionKind::Bits(x) => {
+                let x = self.value(x)?;
+                self.walk.span = span;
+                if x.dtype.signless() == dtype.signless() {
+                    return Ok(self.tile(x.value, dtype));
+                }
+                self.walk.emit_value(ScheduleOp::Bitcast {}, &[&[x.value]], scalar)
             }
             ExpressionKind::WarpReduce(combine, x) => {
                 let x = self.value(x)?;
