@@ -139,12 +139,9 @@ fn selection(arguments: &Bench, place: &Place) -> Result<CollectiveSelection, Fa
         true => vec![DType::F32, DType::F16, DType::BF16],
         false => arguments.precision.iter().map(|name| precision(name)).collect::<Result<_, _>>()?,
     };
-    Ok(CollectiveSelection {
-        collectives,
-        dtypes,
-        bytes: messages(arguments.sizes.as_deref())?,
-        ranks: arguments.ranks.unwrap_or(RANKS),
-    })
+    let bytes = messages(arguments.sizes.as_deref())?;
+    let ranks = arguments.ranks.map_or_else(|| place.ranks(), Ok)?;
+    Ok(CollectiveSelection { collectives, dtypes, bytes, ranks })
 }
 
 fn precision(name: &str) -> Result<DType, Failure> {
@@ -189,7 +186,7 @@ fn ways_on_cpu(arguments: &Bench, ranks: usize) -> Result<Vec<Way>, Failure> {
         command.args(&before).args(["bench", "--member"]);
         command
     };
-    chosen(arguments, &ON_CPU)?
+    chosen(arguments, &Place::Cpu)?
         .into_iter()
         .map(|name| match name {
             "threads" => Ok(Way::threads(ranks)),
