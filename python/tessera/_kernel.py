@@ -46,32 +46,37 @@ class Kernel:
         self.__tessera_function__ = function
         self._hints = dict(hints or {})
         self._lock = threading.RLock()
-        # The kernel as the compiler has it, by the objects that are compiled in, with what must hold for it.
-        self._compiled: dict[tuple, tuple[_native.Kernel, list]] = {}
+        # The kernel as the compiler has it: without objects that are compiled in, and by these.
+        self._compiled: _native.Kernel | None = None
+        self._compiled_with: dict[tuple, _native.Kernel] = {}
         functools.update_wrapper(self, function)
 
-    def _native(self, objects: dict[str, object] | None = None) -> _native.Kernel:
-        """The kernel as the compiler has it, for objects that are compiled in by the names of parameters: read again where a name that it uses stands
-        for something else."""
-        key = tuple((name, _live.key_of(value)) for name, value in objects.items()) if objects else ()
-        known = self._compiled.get(key)
-        if known is not None:
-            compiled, guards = known
-            for guard in guards:
-                if guard.read(guard.name) is not guard.value:
-                    break
-            else:
-                return compiled
-        with self._lock:
-            captured = _live.capture(self.__tessera_function__, self._style, self._decorator(), objects)
-            compiled = _native.Kernel(captured.root, captured.kernel, captured.modules, captured.indent)
-            self._compiled[key] = (compiled, captured.guards)
-            return compiled
+    def _native(self) -> _native.Kernel:
+        """The kernel as the compiler has it: read again where a name that it uses stands for something else."""
+        compiled = self._compiled
+        if compiled is None or not compiled.holds():
+            with self._lock:
+                compiled = self._compiled = self._read(None)
+        return compiled
 
-    def _for(self, args: tuple, keywords: dict) -> tuple[_native.Kernel, tuple, dict]:
+    def _native_with(self, objects: dict[str, object]) -> _native.Kernel:
+        """The same for objects that are compiled in, by the names of parameters."""
+        key = tuple((name, _live.key_of(value)) for name, value in objects.items())
+        compiled = self._compiled_with.get(key)
+        if compiled is None or not compiled.holds():
+            with self._lock:
+                compiled = self._compiled_with[key] = self._read(objects)
+        return compiled
+
+    def _read(self, objects: dict[str, object] | None) -> _native.Kernel:
+        captured = _live.capture(self.__tessera_function__, self._style, self._decorator(), objects)
+        return _native.Kernel(captured.root, captured.kernel, captured.modules, captured.indent, captured.guards)
+
+    def _for(self, args: tuple, keywords: dict | None) -> tuple[_native.Kernel, tuple, dict | None]:
         """The kernel for arguments, and those of them that it still takes: objects of dataclasses and enumerations are compiled in."""
-        if not any(map(_live.is_compiled_in, args)) and not any(map(_live.is_compiled_in, keywords.values())):
+        if not _live.some_are_compiled_in(args) and not (keywords and _live.some_are_compiled_in(keywords.values())):
             return self._native(), args, keywords
+        keywords = keywords or {}
         code = self.__tessera_function__.__code__
         named = list(zip(code.co_varnames[: code.co_argcount], args, strict=False))
         objects = {name: value for name, value in [*named, *keywords.items()] if _live.is_compiled_in(value)}
@@ -80,7 +85,7 @@ class Kernel:
             # What is wrong is said as for other arguments.
             return self._native(), args, keywords
         passed = tuple(value for name, value in named if name not in objects)
-        return self._native(objects), passed, {name: value for name, value in keywords.items() if name not in objects}
+        return self._native_with(objects), passed, {name: value for name, value in keywords.items() if name not in objects}
 
     def _decorator(self) -> str:
         """The decorator, as the compiler reads it: ``__tile__`` is ``cuda.tile`` there, and ``__tessera__`` this package."""
@@ -108,15 +113,21 @@ class Kernel:
             TileError: a kernel that does not compile.
             KernelFault: a kernel that does something wrong while it runs.
         """
+        self._launch(args, grid, stream, block, keywords, config)
+
+    def _launch(self, args, grid, stream, block=None, keywords=None, config=None) -> None:
+        # A launch costs a few microseconds: there is little here.
         host = _device.host()
-        if not isinstance(args, (tuple, list)):
-            raise errors.ArgumentError(f"the arguments of a launch are a tuple, not `{type(args).__name__}`: write `(x,)` for one")
-        native, passed, by_name = self._for(tuple(args), keywords or {})
-        printed, notes = native.launch(passed, by_name, _blocks(grid), _stream(stream), block, config, host)
+        if not isinstance(args, tuple):
+            if not isinstance(args, list):
+                raise errors.ArgumentError(f"the arguments of a launch are a tuple, not `{type(args).__name__}`: write `(x,)` for one")
+            args = tuple(args)
+        native, passed, by_name = self._for(args, keywords)
+        told = native.launch(passed, by_name, grid, stream, block, config, host)
         if _device.WATCHERS:
             _device.tell(host, (*args, *(keywords or {}).values()))
-        if printed or notes:
-            _tell(printed, notes)
+        if told is not None:
+            _tell(*told)
 
     def written(self, args, *, grid=None, block=None, **config) -> tuple[str, ...]:
         """Names of the parameters through which a launch with these arguments, on the host, may write; ``xs.0`` is an item of a tuple.
@@ -125,8 +136,8 @@ class Kernel:
             ArgumentError: arguments that the kernel does not take.
             TileError: a kernel that does not compile.
         """
-        native, passed, _ = self._for(tuple(args), {})
-        return tuple(native.written(passed, _blocks(grid), block, config))
+        native, passed, _ = self._for(tuple(args), None)
+        return tuple(native.written(passed, grid, block, config))
 
     def compile(self, *args, target: str | None = None, emit: str = "ptx", **keywords) -> str:
         """The kernel's text at a level, for arguments like these: ``schedule`` or ``ptx``.
@@ -143,7 +154,7 @@ class Kernel:
         """``kernel[grid](x, y, N=3)`` launches it."""
 
         def run(*args, stream=None, **keywords):
-            self.launch(args, grid=grid, stream=stream, keywords=keywords)
+            self._launch(args, grid, stream, keywords=keywords)
 
         return run
 
@@ -169,35 +180,6 @@ def _plain(value):
         return [_plain(inner) for inner in value]
 
 
-def _blocks(grid) -> tuple[int, ...] | None:
-    if grid is None:
-        return None
-    try:
-        blocks = (operator.index(grid),)
-    except TypeError:
-        try:
-            blocks = tuple(operator.index(axis) for axis in grid)
-        except TypeError:
-            raise errors.ArgumentError(f"a grid is one to three integers, not {grid!r}") from None
-    if not 1 <= len(blocks) <= 3 or min(blocks) < 0 or max(blocks) >= 1 << 32:
-        raise errors.ArgumentValueError(f"a grid is one to three integers that are not negative and have 32 bits, not {grid!r}")
-    return blocks
-
-
-def _stream(stream) -> int | None:
-    """The driver's handle of a stream; ``None`` where none is named."""
-    if stream is None or isinstance(stream, int):
-        return stream
-    protocol = getattr(stream, "__cuda_stream__", None)
-    if protocol is not None:
-        return int(protocol()[1])
-    for name in ("cuda_stream", "ptr", "handle"):
-        handle = getattr(stream, name, None)
-        if handle is not None:
-            return int(handle)
-    raise errors.ArgumentError(f"`{type(stream).__name__}` is no stream: pass one of PyTorch or CuPy, its handle, or `None`")
-
-
 def launch(stream, grid, kernel, kernel_args, /, *, programmatic_dependent_launch: bool = False) -> None:
     """Launches a kernel as ``cuda.tile.launch`` does.
 
@@ -214,7 +196,7 @@ def launch(stream, grid, kernel, kernel_args, /, *, programmatic_dependent_launc
         raise errors.TileUnsupportedFeatureError("launches that depend on each other programmatically are not done")
     if grid is None:
         raise errors.ArgumentError("a grid is one to three integers, not None")
-    kernel.launch(kernel_args, grid=grid, stream=stream)
+    kernel._launch(kernel_args, grid, stream)
 
 
 def _tell(printed: str, notes: list[str]) -> None:

@@ -41,6 +41,8 @@ class Guard(NamedTuple):
     read: object
     name: str
     value: object
+    #: The names or the cell where it stands; ``None`` where only ``read`` knows.
+    place: object = None
 
     def holds(self) -> bool:
         """Whether the name still stands for that."""
@@ -69,6 +71,8 @@ def function_of(value):
 
 #: Of classes whose objects were arguments, whether these are dataclasses and enumerations, which are compiled in.
 _COMPILED_IN: dict[type, bool] = {}
+#: Those of them that are not.
+_PASSED: set[type] = set()
 
 
 def is_compiled_in(value) -> bool:
@@ -80,7 +84,15 @@ def is_compiled_in(value) -> bool:
         is_enum = issubclass(kind, enum.Enum) and not issubclass(kind, (int, float, str))
         known = (is_enum or dataclasses.is_dataclass(kind)) and not hasattr(kind, "__dlpack__") and dtypes.of(value) is None
         _COMPILED_IN[kind] = known
+        if not known:
+            _PASSED.add(kind)
     return known
+
+
+def some_are_compiled_in(values) -> bool:
+    """Whether any of these arguments is such an object. A launch asks that of types that it has seen."""
+    kinds = set(map(type, values))
+    return not kinds <= _PASSED and any(map(is_compiled_in, values))
 
 
 def key_of(value):
@@ -197,7 +209,7 @@ class _Reader:
             value = read(wanted)
             if value is _UNBOUND or wanted == name or wanted in own:
                 continue
-            self.guards.append(Guard(read, wanted, value))
+            self.guards.append(Guard(read, wanted, value, _place(owner, wanted)))
             lines.bind(wanted, value, members)
         lines.text.extend(self.extra.get(id(owner), []))
         self.modules[before] = Text(f"<names of {name}>", "\n".join(lines.text) + "\n", None)
@@ -474,6 +486,16 @@ class _Lines:
         if alias is None or any(item is None for _, item in items):
             return None
         return f"{alias}({', '.join(f'{name}={item}' for name, item in items)})"
+
+
+def _place(owner, name: str):
+    """Where a name of a function's stands; ``None`` for a class, whose names stand in several places."""
+    if not isinstance(owner, types.FunctionType):
+        return None
+    free = owner.__code__.co_freevars
+    if name in free:
+        return owner.__closure__[free.index(name)]
+    return owner.__globals__ if name in owner.__globals__ else None
 
 
 def _same(items: list, kept: list) -> bool:

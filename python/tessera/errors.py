@@ -139,6 +139,8 @@ def make(kind: str, text: str, diagnostics: list, block=None, findings: list[str
         if first.get("file") is not None:
             place = (first["file"], first["line"], first["column"], first["source"], first["end_line"], first["end_column"])
         error = error_class(text, place) if place else error_class(text)
+    elif kind == "value":
+        error = ArgumentValueError(text)
     elif kind == "argument":
         error = (ArgumentValueError if identifier in _OF_VALUES else ArgumentError)(text)
     elif kind == "fault":

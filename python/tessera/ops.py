@@ -17,10 +17,15 @@ from . import _device, _native, errors
 _ROWS: dict[str, dict[str, Any]] = {row["name"]: row for row in _native.operators()}
 
 
-def _stream_of(stream) -> int | None:
-    from ._kernel import _stream
+for _row in _ROWS.values():
+    _row["scalars"] = {name for own in _row["signatures"].values() for name in own["scalars"]}
+    for _own in _row["signatures"].values():
+        _own["order"] = [name for name, _ in _own["inputs"]]
 
-    return _stream(stream)
+
+def _signature(row: dict, variant: str | None) -> dict:
+    """The signature of a variant; of the first where none goes without saying."""
+    return row["signatures"].get(variant or row["default"] or "") or next(iter(row["signatures"].values()))
 
 
 def _library(array) -> str:
@@ -82,11 +87,15 @@ def _variant_of(row: dict, given: dict, variant: str | None) -> str | None:
 
 def _bind(row: dict, args: tuple, keywords: dict, variant: str | None) -> tuple[dict, dict, str | None]:
     """Arrays and numbers by name, and the variant."""
-    named = {name: value for name, value in keywords.items() if value is not None}
-    scalars = {name for own in row["signatures"].values() for name in own["scalars"]}
-    values = {name: float(named.pop(name)) for name in list(named) if name in scalars and _is_number(named[name])}
-    own = row["signatures"].get(variant or row["default"] or "") or next(iter(row["signatures"].values()))
-    order = [name for name, _ in own["inputs"]]
+    named, values = {}, {}
+    for name, value in keywords.items():
+        if value is None:
+            continue
+        if name in row["scalars"] and _is_number(value):
+            values[name] = float(value)
+        else:
+            named[name] = value
+    order = _signature(row, variant)["order"]
     if len(args) > len(order):
         raise errors.ArgumentError(f"`{row['name']}` takes {len(order)} arrays ({', '.join(order)}), and {len(args)} are given")
     for name, value in zip(order, args, strict=False):
@@ -119,15 +128,15 @@ def call(name: str, *args, variant: str | None = None, out=None, stream=None, **
     if variant is not None and variant not in row["signatures"]:
         raise errors.ArgumentError(f"`{name}` has no variant `{variant}`: it is one of {', '.join(repr(own) for own in row['signatures'])}")
     arrays, values, variant = _bind(row, args, keywords, variant)
-    results = [result for result, _ in row["signatures"][variant or row["default"] or next(iter(row["signatures"]))]["outputs"]]
     if out is not None and not isinstance(out, dict):
         given = out if isinstance(out, (tuple, list)) else (out,)
+        results = [result for result, _ in _signature(row, variant)["outputs"]]
         if len(given) > len(results):
             raise errors.ArgumentError(f"`{name}` gives {len(results)} results, and `out` has {len(given)} arrays")
         out = dict(zip(results, given, strict=False))
     arrays.update(out or {})
     host = _device.host()
-    stream_of = _stream_of(stream)
+    stream_of = _native.stream(stream)
     planned = _native.Call(name, variant, arrays, list(values.items()), host, stream_of)
     first = next(iter(arrays.values()))
     made = [arrays[result] if given else _like(first, dtype, shape) for result, dtype, shape, given in planned.outputs()]
@@ -139,8 +148,7 @@ def call(name: str, *args, variant: str | None = None, out=None, stream=None, **
 
 
 def _function(row: dict):
-    own = row["signatures"].get(row["default"] or "") or next(iter(row["signatures"].values()))
-    inputs = [name for name, _ in own["inputs"]]
+    inputs = _signature(row, None)["order"]
     scalars = list(dict.fromkeys(name for signature in row["signatures"].values() for name in signature["scalars"]))
 
     def operator(*args, variant: str | None = None, out=None, stream=None, **keywords):

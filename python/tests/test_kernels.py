@@ -431,7 +431,7 @@ def test_objects_of_dataclasses_and_enumerations(device):
         assert (ran(Config(128, 3.0), colour=Colour.BRIGHT) == x * 3 + 1).all()
         config.scale = 4.0
         assert (ran(config) == x * 4).all(), "what an object holds now"
-        compiled = kernel._native({"config": config})
+        compiled = kernel._native_with({"config": config})
         assert kernel._native({"config": Config(128, 4.0)}) is compiled and kernel._native({"config": Config(128, 4)}) is not compiled
         with pytest.raises(tessera.ArgumentError, match="is given `config` twice|`config` is a"):
             kernel.launch((x, config, x), grid=(8,), keywords={"config": 3})

@@ -20,12 +20,13 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tessera_ops::RowIdentity;
+use tessera_types::DType;
 
 use crate::case::{Check, Expected, Fault, Lane, Output, Phase, Poison, Subject};
 use crate::random::Digest;
 use crate::real::Real;
 use crate::status::Status;
-use crate::tolerance::Allowance;
+use crate::tolerance::{Allowance, beyond};
 
 /// The name of the check with NaN and infinities among inputs.
 const SPECIALS: &str = "specials";
@@ -432,7 +433,7 @@ impl Tally {
     }
 
     fn element(&mut self, output: &Output, at: usize, got: f64, want: f64, bound: f64) {
-        let ratio = error_ratio(got, want, bound);
+        let ratio = error_ratio(output.dtype, got, want, bound);
         self.elements += 1;
         self.failed += u64::from(ratio > 1.0);
         if bound > 0.0 && ratio.is_finite() && want.is_finite() {
@@ -454,14 +455,22 @@ impl Tally {
     }
 }
 
-/// How many times its bound an error is; infinite where no bound applies, never NaN.
-fn error_ratio(got: f64, want: f64, bound: f64) -> f64 {
+/// How many times its bound an error is, of an element of a type; infinite where no bound applies, never NaN.
+fn error_ratio(dtype: DType, got: f64, want: f64, bound: f64) -> f64 {
     if want.is_nan() {
         return if got.is_nan() { 0.0 } else { f64::INFINITY };
     }
     if got == want {
         return 0.0;
     }
+    // Stored as an infinity is all that is beyond the type: the least of it may be what was to be stored.
+    let got = match beyond(dtype) {
+        Some(beyond) if got.is_infinite() && want.is_finite() => match want.abs() >= beyond && want.signum() == got.signum() {
+            true => return 0.0,
+            false => beyond.copysign(got),
+        },
+        _ => got,
+    };
     if !got.is_finite() || !want.is_finite() {
         return f64::INFINITY;
     }
@@ -544,5 +553,23 @@ impl Tally {
                 ratio: Real(f64::INFINITY),
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn infinities_are_right_where_the_exact_result_is_beyond_the_type() {
+        let ratio = |got, want, bound| error_ratio(DType::F16, got, want, bound);
+        assert_eq!(ratio(f64::INFINITY, 119_768.0, 2000.0), 0.0);
+        assert_eq!(ratio(f64::INFINITY, 65_420.0, 200.0), 0.5);
+        assert_eq!(ratio(65_504.0, 65_604.0, 200.0), 0.5);
+        assert!(ratio(f64::INFINITY, 60_000.0, 200.0) > 1.0);
+        assert_eq!(ratio(f64::NEG_INFINITY, 119_768.0, 2000.0), (65_520.0 + 119_768.0) / 2000.0);
+        assert_eq!(ratio(f64::NAN, 119_768.0, 2000.0), f64::INFINITY);
+        assert_eq!(ratio(65_504.0, f64::INFINITY, 200.0), f64::INFINITY);
+        assert_eq!(error_ratio(DType::F64, f64::INFINITY, 1e308, 1e307), f64::INFINITY);
     }
 }

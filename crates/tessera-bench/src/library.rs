@@ -24,13 +24,19 @@ use crate::selection::{Entry, Selection, SelectionError, entries};
 use crate::specials::plant;
 use crate::status::Status;
 use crate::suite::{CaseSpec, Suite};
+use crate::tolerance::as_stored;
 use crate::tune::{Tunable, TunedLaunch, Ways};
 
 /// The name of the product's own implementation in results.
 pub const TESSERA: &str = "tessera";
 
 /// Elements generated at a time.
-pub(crate) const CHUNK: usize = 1 << 20;
+const CHUNK: usize = 1 << 20;
+
+/// How many of `count` elements are generated at a time.
+pub(crate) fn chunk(fill: Fill, count: usize) -> usize {
+    if fill.is_of_one_piece() { count.max(1) } else { CHUNK }
+}
 
 /// Cases of the operator library.
 pub struct Library {
@@ -395,10 +401,11 @@ pub struct PlanSubject {
     lane: Lane,
 }
 
-/// Fills a tensor's elements, a chunk at a time so that nothing as large as the tensor is held besides it.
+/// Fills a tensor's elements, a chunk at a time so that nothing as large as the tensor is held besides it, where the fill allows that.
 fn generate(tensor: &Guarded, seed: u64, fill: Fill) -> Result<(), Fault> {
-    for (chunk, start) in (0..tensor.span()).step_by(CHUNK).enumerate() {
-        let count = CHUNK.min(tensor.span() - start);
+    let most = chunk(fill, tensor.span());
+    for (chunk, start) in (0..tensor.span()).step_by(most).enumerate() {
+        let count = most.min(tensor.span() - start);
         let stream = RandomStream::named(seed, &format!("{}.{chunk}", tensor.name()));
         let values = filled(stream, tensor.view().dtype(), count, fill);
         let part = tensor.inside(start..start + count)?;
@@ -591,12 +598,7 @@ impl Subject for PlanSubject {
             Expected::Values { want, bound } => {
                 let answer = tessera_ops::Expected::Bounded { want: &mut *want, bound: &mut *bound };
                 self.plan.reference.rows(&self.tensors, output, rows, answer);
-                if self.lane == Lane::Exact {
-                    bound.fill(0.0);
-                    if let Some(format) = FloatFormat::of(self.outputs[output].dtype) {
-                        want.iter_mut().for_each(|want| *want = format.decode(format.encode_nearest(*want)));
-                    }
-                }
+                as_stored(self.outputs[output].dtype, self.lane, want, bound);
             }
         }
         Ok(())

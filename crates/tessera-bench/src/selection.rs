@@ -282,8 +282,8 @@ fn entries_of(
     })
 }
 
-/// The operator's first quick problem of each variant (or of one) with the given extents in place of its own. A variant that calls know and
-/// that no quick problem has takes the extents of the first one, or at the edges of tiles, that go with it.
+/// The operator's first quick problem of each variant (or of one) with the given extents in place of its own. A variant that no quick problem has
+/// takes, where calls know it, the extents of the first one, or at the edges of tiles, that go with it; else its first problem of any list.
 fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, SelectionError> {
     let Shapes { extents, numbers, variant } = of_operator(operator, shapes)?;
     let variant = variant.as_deref();
@@ -291,13 +291,17 @@ fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, S
     let is_wanted =
         |problem: &Problem, wanted: &str| wanted == problem.variant || wanted.split(' ').all(|word| problem.has(word));
     let mut own: Vec<Problem> = (operator.quick)().into_iter().map(|(problem, _)| problem).collect();
-    if let Some(wanted) =
-        variant.filter(|wanted| operator.calls.variants.contains(wanted) && !own.iter().any(|own| is_wanted(own, wanted)))
-    {
-        let policies = accepted(operator);
-        let goes = |problem: &Problem| policies.iter().any(|&policy| operator.plan(problem, policy, Machine::Cpu).is_ok());
-        let others = own.into_iter().chain((operator.edges)());
-        own = others.map(|problem| Problem { variant: wanted.to_string(), ..problem }).find(goes).into_iter().collect();
+    if let Some(wanted) = variant.filter(|wanted| !own.iter().any(|own| is_wanted(own, wanted))) {
+        own = if operator.calls.variants.contains(&wanted) {
+            let policies = accepted(operator);
+            let goes = |problem: &Problem| policies.iter().any(|&policy| operator.plan(problem, policy, Machine::Cpu).is_ok());
+            let others = own.into_iter().chain((operator.edges)());
+            others.map(|problem| Problem { variant: wanted.to_string(), ..problem }).find(goes).into_iter().collect()
+        } else {
+            // What calls do not choose, such as how a matrix's elements are spread.
+            let others = (operator.suite)().into_iter().chain((operator.further_suite)()).chain((operator.edges)());
+            others.into_iter().find(|problem| is_wanted(problem, wanted)).into_iter().collect()
+        };
     }
     // Variants have extents of their own: what is named for others is no mistake where one of those that are asked for has it.
     own.retain(|problem| variant.is_none_or(|wanted| is_wanted(problem, wanted)));

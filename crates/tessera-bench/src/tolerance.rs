@@ -1,7 +1,9 @@
 //! How far two results of one computation may lie apart where nothing but their type is known.
 
 use rayon::prelude::*;
-use tessera_types::DType;
+use tessera_types::{DType, FloatFormat, Overflow};
+
+use crate::case::Lane;
 
 /// Two units in the last place, one of 8 bits and less; of wide types what sums of some thousand terms differ by. Relative to
 /// an element, and, for sums that cancel, to the magnitudes [in line with it](Allowed).
@@ -17,6 +19,24 @@ pub fn relative_tolerance(dtype: DType) -> f64 {
         DType::F4E2M1 => 0.5,
         _ => 0.0,
     }
+}
+
+/// What a reference says, as results of a type can be: in the exact lane the nearest number, and no error.
+pub(crate) fn as_stored(dtype: DType, lane: Lane, want: &mut [f64], bound: &mut [f64]) {
+    if lane != Lane::Exact {
+        return;
+    }
+    bound.fill(0.0);
+    if let Some(format) = FloatFormat::of(dtype) {
+        want.iter_mut().for_each(|want| *want = format.decode(format.encode_nearest(*want)));
+    }
+}
+
+/// The least number that a type with infinities rounds to infinity; none for `f64`, which the reference has itself, and types that saturate.
+pub(crate) fn beyond(dtype: DType) -> Option<f64> {
+    let format = FloatFormat::of(dtype).filter(|format| format.overflow() == Overflow::Ieee && dtype != DType::F64)?;
+    let below = format.decode(format.max_finite_code() - (1 << format.padding));
+    Some(format.max_finite() + (format.max_finite() - below) / 2.0)
 }
 
 /// How far an element may lie from what is wanted, whatever it was computed from.
@@ -206,5 +226,12 @@ mod tests {
         let given = Tolerance { rtol: Some(0.5), atol: Some(2.0) };
         assert_eq!(given.allowed(DType::F32, &[2], &[1e6, 1.0]).at(1, 1.0), 2.5);
         assert_eq!(Tolerance::default().allowed(DType::I32, &[2], &[1e6, 1.0]).at(1, 1.0), 0.0);
+    }
+
+    #[test]
+    fn what_is_beyond_a_type_has_a_least_number() {
+        assert_eq!(beyond(DType::F16), Some(65_520.0));
+        assert_eq!(beyond(DType::F32), Some(f64::from(f32::MAX) + 2f64.powi(103)));
+        assert_eq!([beyond(DType::F64), beyond(DType::F8E4M3), beyond(DType::I8)], [None; 3]);
     }
 }

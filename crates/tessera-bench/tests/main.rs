@@ -17,6 +17,7 @@ mod gradients;
 mod hierarchy;
 mod mutants;
 mod pages;
+mod patterns;
 mod recorded;
 mod relocate;
 mod report;

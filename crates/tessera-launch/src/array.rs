@@ -96,6 +96,13 @@ impl Array {
     }
 }
 
+impl Array {
+    /// An array of the same form at another address.
+    pub(crate) fn at(&self, address: u64) -> Array {
+        Array { address, ..self.clone() }
+    }
+}
+
 impl Placed for Array {
     fn dtype(&self) -> DType {
         self.dtype

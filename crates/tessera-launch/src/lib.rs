@@ -35,6 +35,6 @@ pub use launch::DeviceLaunch;
 pub use layout::{Layout, row_major, storage_bits, storage_bytes};
 pub use module_cache::{ModuleCache, ModuleCacheCounters};
 pub use pool::{PoolCounters, Pooled};
-pub use prepared::Prepared;
+pub use prepared::{Change, Prepared};
 pub use range::ProfilerRange;
 pub use timeline::{Span, Timeline};

@@ -101,7 +101,8 @@ def gelu_tanh_slope(t):
     square = ct.minimum(t * t, 1000.0)
     s = reciprocal(1.0 + power_of_two(t * (scale + (scale * 0.044715) * square)))
     inner = SQRT_8_OVER_PI + (SQRT_8_OVER_PI * 3.0 * 0.044715) * square
-    return s + t * (inner * (s * (1.0 - s)))
+    near = ct.maximum(ct.minimum(t, 32.0), -32.0)
+    return s + near * (inner * (s * (1.0 - s)))
 
 
 def elu_of(t, alpha):

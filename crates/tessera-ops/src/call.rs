@@ -17,7 +17,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tessera_runtime::{CompileOptions, Device, KernelError, Lock, PreparedLaunch, Site, Tensor, TensorError, Tuned};
+use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, Lock, PreparedLaunch, Site, Tensor, TensorError, Tuned};
 use tessera_types::{DType, Policy, Storage};
 
 use crate::operator::{Argument, Machine, Operator, Plan, Role};
@@ -198,9 +198,9 @@ fn words(words: &[&str]) -> String {
 #[derive(Debug)]
 pub struct Resolved {
     operator: &'static Operator,
-    plan: Plan,
+    pub(crate) plan: Plan,
     /// What was given for each of the plan's tensors, in the plan's shapes.
-    given: Vec<Option<Tensor>>,
+    pub(crate) given: Vec<Option<Tensor>>,
     outputs: Vec<OutputArray>,
     device: Device,
     /// Where choices for its kernels are.
@@ -225,6 +225,11 @@ pub struct OutputArray {
 }
 
 impl OutputArray {
+    /// Whether it is the plan's tensor of this place.
+    pub(crate) fn is_at(&self, position: usize) -> bool {
+        self.position == position
+    }
+
     /// A result of a plan, for sizes that are known.
     pub(crate) fn of(operand: Operand, plan: &Plan, sizes: &Sizes) -> OutputArray {
         let name = operand.name();
@@ -534,6 +539,17 @@ impl Resolved {
     /// Compiles the launches that write arrays of the shapes and types of [`Resolved::outputs`], one for each of these, or finds them compiled. They
     /// run in order.
     pub fn prepare(&self, outputs: &[Tensor], options: &CompileOptions) -> Result<Vec<PreparedLaunch>, CallError> {
+        let tensors = self.tensors(outputs)?;
+        Ok(self.plan.prepare(&self.kernels()?, |position| tensors[position].clone(), options, &self.device)?)
+    }
+
+    /// The plan's kernels.
+    pub(crate) fn kernels(&self) -> Result<Vec<Kernel>, CallError> {
+        Ok(self.operator.kernels(&self.plan, self.lock.as_ref())?)
+    }
+
+    /// The plan's tensors: those that were given, the results, and new ones for what the call keeps to itself.
+    pub(crate) fn tensors(&self, outputs: &[Tensor]) -> Result<Vec<Tensor>, CallError> {
         let mut tensors = Vec::new();
         for (position, (spec, given)) in self.plan.tensors.iter().zip(&self.given).enumerate() {
             let output = self.outputs.iter().position(|output| output.position == position).map(|at| &outputs[at]);
@@ -547,8 +563,7 @@ impl Resolved {
             tensors.push(tensor.map_err(|error| memory(spec.name, error))?);
         }
         self.refuse_shared(&tensors)?;
-        let kernels = self.operator.kernels(&self.plan, self.lock.as_ref())?;
-        Ok(self.plan.prepare(&kernels, |position| tensors[position].clone(), options, &self.device)?)
+        Ok(tensors)
     }
 
     /// Runs it and gives the outputs, in the operator's order: those that were given, else new ones on the device of the inputs.

@@ -229,6 +229,12 @@ pub(crate) struct Ways {
 }
 
 impl Operator {
+    /// Why results are not held to the reference where inputs have NaN and infinities; none where they are.
+    pub fn unchecked_specials(&self, policy: Policy) -> Option<&'static str> {
+        let parts = policy.parts().map(|_| "the lower part of an infinity that is taken apart is NaN");
+        self.no_specials.or(parts)
+    }
+
     /// The problem with a number that it may have; one with its usual value is the problem as it was.
     pub fn with_number(&self, problem: Problem, name: &str, value: f64) -> Option<Problem> {
         let own = self.numbers.iter().find(|(own, _)| *own == name)?;
@@ -417,6 +423,14 @@ pub enum Fill {
 impl Fill {
     /// Mean 0 and standard deviation 1.
     pub const NORMAL: Fill = Fill::Normal { mean: 0.0, sd: 1.0 };
+
+    /// Whether elements follow from each other, so that parts that are made one by one are no whole.
+    pub fn is_of_one_piece(self) -> bool {
+        match self {
+            Fill::Normal { .. } | Fill::Integers { .. } => false,
+            Fill::Bounds { .. } | Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) | Fill::Places | Fill::Distinct { .. } => true,
+        }
+    }
 
     /// The same with small integers for numbers, whose sums of products are exact in any order.
     #[must_use]

@@ -15,8 +15,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use tessera::driver::{DevicePtr, StreamHandle};
-use tessera::ir::bug;
-use tessera::runtime::{Array, DriverDevice, Tensor};
+use tessera::runtime::{DriverDevice, Tensor};
 use tessera::types::DType;
 
 use crate::dlpack;
@@ -113,12 +112,6 @@ impl Given {
         let made =
             unsafe { Tensor::from_foreign_on(device, DevicePtr(self.address), self.dtype, &self.shape, &self.strides, owner) };
         made.map_err(|error| refuse(py, format!("`{name}`: {error}")))
-    }
-
-    /// It by its address alone. An address space has room for what was made a tensor before.
-    pub(crate) fn by_address(&self) -> Array {
-        let made = Array::new(self.dtype, self.address, &self.shape, Some(&self.strides));
-        made.unwrap_or_else(|why| bug!("an array of the form of a tensor: {why}"))
     }
 
     /// The same array at another address.

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "reads C structures behind a capsule")]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
@@ -13,7 +13,7 @@ use crate::stream;
 
 /// `DLTensor`.
 #[repr(C)]
-struct Array {
+pub(crate) struct Array {
     data: *mut c_void,
     device_type: i32,
     device_id: i32,
@@ -43,6 +43,58 @@ struct Versioned {
     deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
     flags: u64,
     array: Array,
+}
+
+/// `DLPackExchangeAPI`, of DLPack 1.3: what a library offers for arrays of its own class without a capsule.
+#[repr(C)]
+pub(crate) struct Exchange {
+    major: u32,
+    minor: u32,
+    older: *const Exchange,
+    allocate: *const c_void,
+    owned: *const c_void,
+    object: *const c_void,
+    view: Option<unsafe extern "C" fn(*mut c_void, *mut Array) -> c_int>,
+    current_stream: Option<unsafe extern "C" fn(i32, i32, *mut *mut c_void) -> c_int>,
+}
+
+// SAFETY: the structure is never written, and its functions may be called from any thread that has the interpreter.
+unsafe impl Sync for Exchange {}
+
+impl Exchange {
+    /// What a class offers; none where it offers nothing that is understood.
+    pub(crate) fn of(class: &Bound<'_, PyAny>) -> Option<&'static Exchange> {
+        let capsule = class.getattr("__dlpack_c_exchange_api__").ok()?.cast_into::<PyCapsule>().ok()?;
+        let pointer = capsule.pointer_checked(Some(c"dlpack_exchange_api")).ok()?;
+        // SAFETY: a capsule of this name holds this structure, which lives as long as the process.
+        let found = unsafe { pointer.cast::<Exchange>().as_ref() };
+        (found.major == 1).then_some(found)
+    }
+
+    /// The array that an object of the class is; none where the library says no, or it is nothing that a kernel takes. The object is the owner.
+    pub(crate) fn view(&self, object: &Bound<'_, PyAny>) -> Option<Given> {
+        let view = self.view?;
+        let mut array = std::mem::MaybeUninit::<Array>::uninit();
+        // SAFETY: the object is of the class that offered this, and the array has room.
+        if unsafe { view(object.as_ptr().cast(), array.as_mut_ptr()) } != 0 {
+            drop(PyErr::take(object.py()));
+            return None;
+        }
+        // SAFETY: it says that it has written the array, whose sizes and strides live as long as the object.
+        let array = unsafe { array.assume_init_ref() };
+        array.given(object.py(), false, || object.clone().unbind()).ok()
+    }
+
+    /// The library's current stream on a GPU; none where it does not say.
+    pub(crate) fn current_stream(&self, py: Python<'_>, ordinal: u32) -> Option<u64> {
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: writes one pointer.
+        if unsafe { self.current_stream?(CUDA, ordinal.cast_signed(), &raw mut stream) } != 0 {
+            drop(PyErr::take(py));
+            return None;
+        }
+        Some(stream as u64)
+    }
 }
 
 const OLD: &CStr = c"dltensor";
@@ -89,41 +141,38 @@ pub(crate) fn of(object: &Bound<'_, PyAny>, stream: Option<u64>) -> PyResult<Giv
     };
     // JAX's arrays never change, and its older versions have no way to say so.
     let never_changes = object.get_type().module()?.to_str()?.starts_with("jax");
-    let gpu = match array.device_type {
-        HOST | PINNED => None,
-        CUDA | MANAGED => Some(array.device_id.unsigned_abs()),
-        other => {
-            return Err(refuse(
+    array.given(py, readonly || never_changes, || capsule.into_any().unbind())
+}
+
+impl Array {
+    fn given(&self, py: Python<'_>, readonly: bool, owner: impl FnOnce() -> Py<PyAny>) -> PyResult<Given> {
+        let gpu = match self.device_type {
+            HOST | PINNED => None,
+            CUDA | MANAGED => Some(self.device_id.unsigned_abs()),
+            other => {
+                return Err(refuse(
+                    py,
+                    format!("the array is on a device of DLPack's kind {other}: it is on the CPU or a CUDA device"),
+                ));
+            }
+        };
+        let dtype = dtype_of(self.code, self.bits, self.lanes).ok_or_else(|| {
+            refuse(
                 py,
-                format!("the array is on a device of DLPack's kind {other}: it is on the CPU or a CUDA device"),
-            ));
-        }
-    };
-    let dtype = dtype_of(array.code, array.bits, array.lanes).ok_or_else(|| {
-        refuse(
-            py,
-            format!("no kernel takes elements of DLPack's code {} with {} bits in {} lanes", array.code, array.bits, array.lanes),
-        )
-    })?;
-    let rank = usize::try_from(array.ndim).map_err(|_| refuse(py, "an array of fewer than 0 axes"))?;
-    // SAFETY: `ndim` numbers are there, unless it is 0.
-    let numbers = |first: *const i64| if rank == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(first, rank) } };
-    let whole = |numbers: &[i64]| numbers.iter().map(|&number| usize::try_from(number).ok()).collect::<Option<Vec<usize>>>();
-    let backwards = || refuse(py, "strides that run backwards: pass a copy");
-    let shape = whole(numbers(array.shape)).ok_or_else(backwards)?;
-    let strides =
-        if array.strides.is_null() { row_major(&shape) } else { whole(numbers(array.strides)).ok_or_else(backwards)? };
-    let address = array.data as u64 + array.byte_offset;
-    Ok(Given {
-        dtype,
-        shape,
-        strides,
-        address,
-        gpu,
-        readonly: readonly || never_changes,
-        ready: None,
-        owner: capsule.into_any().unbind(),
-    })
+                format!("no kernel takes elements of DLPack's code {} with {} bits in {} lanes", self.code, self.bits, self.lanes),
+            )
+        })?;
+        let rank = usize::try_from(self.ndim).map_err(|_| refuse(py, "an array of fewer than 0 axes"))?;
+        // SAFETY: `ndim` numbers are there, unless it is 0.
+        let numbers = |first: *const i64| if rank == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(first, rank) } };
+        let whole = |numbers: &[i64]| numbers.iter().map(|&number| usize::try_from(number).ok()).collect::<Option<Vec<usize>>>();
+        let backwards = || refuse(py, "strides that run backwards: pass a copy");
+        let shape = whole(numbers(self.shape)).ok_or_else(backwards)?;
+        let strides =
+            if self.strides.is_null() { row_major(&shape) } else { whole(numbers(self.strides)).ok_or_else(backwards)? };
+        let address = self.data as u64 + self.byte_offset;
+        Ok(Given { dtype, shape, strides, address, gpu, readonly, ready: None, owner: owner() })
+    }
 }
 
 /// The GPU on which an object says that its array is.

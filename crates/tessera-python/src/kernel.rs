@@ -1,5 +1,6 @@
 //! Kernels: read from a program's live functions, compiled for arguments, launched on arrays as they lie.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +17,8 @@ use crate::array::refuse;
 use crate::constraint;
 use crate::device::{Host, Place, cuda};
 use crate::error::{Failure, of_kernel, show};
+use crate::grid;
+use crate::guard::Guard;
 use crate::live::{Texts, root};
 use crate::often::{self, Form, Launches};
 use crate::stage::Stage;
@@ -34,20 +37,21 @@ pub(crate) struct Kernel {
     constants: Vec<bool>,
     indent: usize,
     often: Launches,
+    guards: Vec<Guard>,
 }
 
 /// What a launch is asked to be.
-struct Asked {
+struct Asked<'a> {
     /// Of the arguments; items of a tuple with arrays in it have names of their own.
-    names: Vec<String>,
+    names: Vec<Cow<'a, str>>,
     arguments: Vec<Argument>,
     grid: LaunchGrid,
     options: CompileOptions,
 }
 
-impl Asked {
+impl Asked<'_> {
     /// The same with other arguments.
-    fn with(&self, arguments: Vec<Argument>) -> Asked {
+    fn with(&self, arguments: Vec<Argument>) -> Self {
         Asked { names: self.names.clone(), arguments, grid: self.grid, options: self.options.clone() }
     }
 }
@@ -70,13 +74,25 @@ impl Kernel {
         kernel: &str,
         modules: BTreeMap<String, (String, String, Option<String>)>,
         indent: usize,
+        guards: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<Kernel> {
         let texts = Texts::new(modules);
         let first = root(&texts, root_name)?;
         let inner = py.detach(|| Compiled::from_live(first, &texts, kernel)).map_err(|error| of_kernel(py, &error, indent))?;
         let parameters: Vec<String> = inner.parameters().into_iter().map(|(name, _)| name.to_owned()).collect();
         let constants = parameters.iter().map(|name| inner.is_constant(name)).collect();
-        Ok(Kernel { inner, parameters, constants, indent, often: Launches::default() })
+        let guards = guards.iter().map(Guard::of).collect::<PyResult<_>>()?;
+        Ok(Kernel { inner, parameters, constants, indent, often: Launches::default(), guards })
+    }
+
+    /// Whether the names that it uses still stand for what they stood for when it was read.
+    fn holds(&self, py: Python<'_>) -> PyResult<bool> {
+        for guard in &self.guards {
+            if !guard.holds(py)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Names of the parameters.
@@ -92,41 +108,22 @@ impl Kernel {
         PyTuple::new(py, constants)
     }
 
-    /// Runs it. Gives what it printed, and what there is to say of how it was compiled.
+    /// Runs it. Gives what it printed, and what there is to say of how it was compiled, where there is something.
     #[expect(clippy::too_many_arguments, reason = "Python's call has them")]
     fn launch(
         &self,
         py: Python<'_>,
         args: &Bound<'_, PyTuple>,
-        keywords: &Bound<'_, PyDict>,
-        grid: Option<Vec<u32>>,
-        stream: Option<u64>,
+        keywords: Option<&Bound<'_, PyDict>>,
+        grid: &Bound<'_, PyAny>,
+        stream: &Bound<'_, PyAny>,
         block: Option<u32>,
-        config: BTreeMap<String, i64>,
+        config: Option<BTreeMap<String, i64>>,
         host: &Bound<'_, PyAny>,
-    ) -> PyResult<(String, Vec<String>)> {
-        let asked = self.asked(py, (args, keywords), grid, block, config, stream)?;
-        let gpus = || asked.arguments.iter().flat_map(Argument::arrays).map(|given| given.gpu);
-        match gpus().next().flatten() {
-            None => {
-                if let Some(other) = gpus().flatten().next() {
-                    return Err(refuse(
-                        py,
-                        format!("arrays on the host and on GPU {other} are given to one launch: copy some of them"),
-                    ));
-                }
-                self.on_host(py, &asked, &host.extract()?)
-            }
-            Some(ordinal) => {
-                if gpus().any(|gpu| gpu != Some(ordinal)) {
-                    return Err(refuse(
-                        py,
-                        format!("arrays on GPU {ordinal} and elsewhere are given to one launch: copy some of them"),
-                    ));
-                }
-                self.on_gpu(py, &asked, &cuda(py, ordinal)?, stream)
-            }
-        }
+    ) -> PyResult<Option<(String, Vec<String>)>> {
+        let (grid, stream) = (grid::blocks(grid)?, stream::named(stream)?);
+        let told = self.run(py, self.asked(py, (args, keywords), (grid, block, config), stream)?, stream, host)?;
+        Ok(Some(told).filter(|(printed, notes)| !printed.is_empty() || !notes.is_empty()))
     }
 
     /// Names of the parameters through which it may write, for a launch on the CPU with these arguments.
@@ -134,11 +131,11 @@ impl Kernel {
         &self,
         py: Python<'_>,
         args: &Bound<'_, PyTuple>,
-        grid: Option<Vec<u32>>,
+        grid: &Bound<'_, PyAny>,
         block: Option<u32>,
         config: BTreeMap<String, i64>,
     ) -> PyResult<Vec<String>> {
-        let asked = self.asked(py, (args, &PyDict::new(py)), grid, block, config, None)?;
+        let asked = self.asked(py, (args, None), (grid::blocks(grid)?, block, Some(config)), None)?;
         let values = self.values(&asked, |given, name| given.on_host(py, name))?;
         let launch = py.detach(|| self.on_cpu(&values, &asked)).map_err(|stopped| self.raise(py, stopped))?;
         Ok(launch.written().map(str::to_owned).collect())
@@ -153,7 +150,7 @@ impl Kernel {
         target: &str,
         emit: &str,
     ) -> PyResult<String> {
-        let asked = self.asked(py, (args, keywords), None, None, BTreeMap::new(), None)?;
+        let asked = self.asked(py, (args, Some(keywords)), (LaunchGrid::Auto, None, None), None)?;
         let values = self.values(&asked, |given, name| given.on_host(py, name))?;
         let types = self.inner.argument_types(&values).map_err(|error| of_kernel(py, &error, self.indent))?;
         py.detach(|| crate::emit::text(&self.inner, &types, target, emit)).map_err(|error| error.raise(py, self.indent))
@@ -179,15 +176,37 @@ impl Kernel {
 }
 
 impl Kernel {
+    fn run(&self, py: Python<'_>, asked: Asked<'_>, stream: Option<u64>, host: &Bound<'_, PyAny>) -> PyResult<(String, Vec<String>)> {
+        let gpus = || asked.arguments.iter().flat_map(Argument::arrays).map(|given| given.gpu);
+        match gpus().next().flatten() {
+            None => {
+                if let Some(other) = gpus().flatten().next() {
+                    return Err(refuse(
+                        py,
+                        format!("arrays on the host and on GPU {other} are given to one launch: copy some of them"),
+                    ));
+                }
+                self.on_host(py, &asked, &host.extract()?)
+            }
+            Some(ordinal) => {
+                if gpus().any(|gpu| gpu != Some(ordinal)) {
+                    return Err(refuse(
+                        py,
+                        format!("arrays on GPU {ordinal} and elsewhere are given to one launch: copy some of them"),
+                    ));
+                }
+                self.on_gpu(py, &asked, &cuda(py, ordinal)?, stream)
+            }
+        }
+    }
+
     fn asked(
         &self,
         py: Python<'_>,
-        (args, keywords): (&Bound<'_, PyTuple>, &Bound<'_, PyDict>),
-        grid: Option<Vec<u32>>,
-        block: Option<u32>,
-        config: BTreeMap<String, i64>,
+        (args, keywords): (&Bound<'_, PyTuple>, Option<&Bound<'_, PyDict>>),
+        (grid, block, config): (LaunchGrid, Option<u32>, Option<BTreeMap<String, i64>>),
         stream: Option<u64>,
-    ) -> PyResult<Asked> {
+    ) -> PyResult<Asked<'_>> {
         let name = self.inner.name();
         if args.len() > self.parameters.len() {
             let text = format!(
@@ -198,11 +217,11 @@ impl Kernel {
             );
             return Err(refuse(py, text));
         }
-        let mut named: Vec<(String, Argument)> = Vec::new();
+        let mut named: Vec<(Cow<'_, str>, Argument)> = Vec::with_capacity(self.parameters.len());
         for (parameter, object) in self.parameters.iter().zip(args.iter()) {
-            Argument::collect(&object, parameter, stream, &mut named)?;
+            Argument::collect(&object, parameter.into(), stream, &mut named)?;
         }
-        for (key, object) in keywords.iter() {
+        for (key, object) in keywords.into_iter().flatten() {
             let key: String = key.extract()?;
             let Some(at) = self.parameters.iter().position(|parameter| *parameter == key) else {
                 return Err(refuse(py, format!("`{name}` has no parameter `{key}`: it has {}", self.parameters.join(", "))));
@@ -210,34 +229,27 @@ impl Kernel {
             if at < args.len() {
                 return Err(refuse(py, format!("`{name}` is given `{key}` twice")));
             }
-            Argument::collect(&object, &key, stream, &mut named)?;
+            Argument::collect(&object, self.parameters[at].as_str().into(), stream, &mut named)?;
         }
         let (names, arguments) = named.into_iter().unzip();
-        let grid = match grid {
-            None => LaunchGrid::Auto,
-            Some(blocks) => {
-                let axis = |at: usize| blocks.get(at).copied().unwrap_or(1);
-                LaunchGrid::Blocks([axis(0), axis(1), axis(2)])
-            }
-        };
-        let options = CompileOptions { block, config: config.into_iter().collect(), ..CompileOptions::default() };
+        let options = CompileOptions { block, config: config.into_iter().flatten().collect(), ..CompileOptions::default() };
         Ok(Asked { names, arguments, grid, options })
     }
 
     fn values<'a>(
         &self,
-        asked: &'a Asked,
+        asked: &'a Asked<'_>,
         tensor: impl Fn(&crate::array::Given, &str) -> PyResult<Tensor>,
     ) -> PyResult<Vec<(&'a str, Value)>> {
         let named = asked.names.iter().zip(&asked.arguments);
-        named.map(|(name, argument)| Ok((name.as_str(), argument.value(|given| tensor(given, name))?))).collect()
+        named.map(|(name, argument)| Ok((name.as_ref(), argument.value(|given| tensor(given, name))?))).collect()
     }
 
     /// Does what compiles, within the time that there is.
     fn within<T>(
         &self,
         values: &[(&str, Value)],
-        asked: &Asked,
+        asked: &Asked<'_>,
         work: impl Fn(&Compiled, &[(&str, Value)], &CompileOptions) -> Result<T, KernelError>,
     ) -> Result<T, Stopped> {
         let limit = TIMEOUT.load(Ordering::Relaxed);
@@ -250,7 +262,7 @@ impl Kernel {
         }
     }
 
-    fn on_cpu(&self, values: &[(&str, Value)], asked: &Asked) -> Result<PreparedLaunch, Stopped> {
+    fn on_cpu(&self, values: &[(&str, Value)], asked: &Asked<'_>) -> Result<PreparedLaunch, Stopped> {
         self.within(values, asked, |kernel, values, options| kernel.prepare(values, asked.grid, options, &Device::Cpu))
     }
 
@@ -265,7 +277,7 @@ impl Kernel {
     }
 
     /// Refuses to write arrays that must not be.
-    fn refuse_readonly<'a>(&self, py: Python<'_>, asked: &Asked, written: impl Iterator<Item = &'a str>) -> PyResult<()> {
+    fn refuse_readonly<'a>(&self, py: Python<'_>, asked: &Asked<'_>, written: impl Iterator<Item = &'a str>) -> PyResult<()> {
         for name in written {
             let Some(at) = asked.names.iter().position(|own| *own == name) else { continue };
             if asked.arguments[at].arrays().iter().any(|given| given.readonly) {
@@ -278,7 +290,7 @@ impl Kernel {
         Ok(())
     }
 
-    fn on_host(&self, py: Python<'_>, asked: &Asked, host: &Host) -> PyResult<(String, Vec<String>)> {
+    fn on_host(&self, py: Python<'_>, asked: &Asked<'_>, host: &Host) -> PyResult<(String, Vec<String>)> {
         match host.place(py)? {
             Place::Cpu(options) => {
                 let values = self.values(asked, |given, name| given.on_host(py, name))?;
@@ -309,7 +321,7 @@ impl Kernel {
                 let written: Vec<&str> = launch.prepared.written().collect();
                 let named = asked.names.iter().zip(&asked.arguments);
                 let results =
-                    named.filter(|(name, _)| written.contains(&name.as_str())).flat_map(|(_, argument)| argument.arrays());
+                    named.filter(|(name, _)| written.contains(&name.as_ref())).flat_map(|(_, argument)| argument.arrays());
                 stage.bring_back(py, results)?;
                 Ok((printed, notes))
             }
@@ -326,7 +338,7 @@ impl Kernel {
     fn found(
         &self,
         py: Python<'_>,
-        asked: &Asked,
+        asked: &Asked<'_>,
         (device, number): (&DriverDevice, u64),
         stream: StreamHandle,
     ) -> PyResult<Found> {
@@ -349,7 +361,7 @@ impl Kernel {
     fn on_gpu(
         &self,
         py: Python<'_>,
-        asked: &Asked,
+        asked: &Asked<'_>,
         device: &DriverDevice,
         stream: Option<u64>,
     ) -> PyResult<(String, Vec<String>)> {

@@ -11,6 +11,8 @@ mod emit;
 mod emulator;
 mod error;
 mod finding;
+mod grid;
+mod guard;
 mod kernel;
 mod live;
 mod often;
@@ -34,6 +36,8 @@ mod _native {
     use super::kernel::{Kernel, builtins, set_compiler_timeout};
     #[pymodule_export]
     use super::operator::{Call, operators, outline};
+    #[pymodule_export]
+    use super::stream::named;
     #[pymodule_export]
     use super::tolerance::error_model;
     #[pymodule_export]

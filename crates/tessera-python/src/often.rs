@@ -7,13 +7,14 @@
 //! it. One that is not kept, since it has a list of arrays, which stand in a table of its own, or since there are too many, lets go of its memory
 //! in the order of the stream that it went to.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustc_hash::FxHashMap;
 use tessera::compile::CompileOptions;
 use tessera::driver::StreamHandle;
 use tessera::lang::ConstValue;
-use tessera::runtime::{Argument as Packed, Array, Constant, DeviceError, KernelError, LaunchGrid, Often};
+use tessera::runtime::{Change, Constant, KernelError, LaunchGrid, Often};
 
 use crate::array::Given;
 use crate::value::Argument;
@@ -33,11 +34,12 @@ impl Form {
     pub(crate) fn of(
         (device, stream): (u64, StreamHandle),
         (grid, options): (LaunchGrid, &CompileOptions),
-        names: &[String],
+        names: &[Cow<'_, str>],
         arguments: &[Argument],
         is_constant: impl Fn(&str) -> bool,
     ) -> Option<Form> {
-        let mut words = vec![device, stream.0, options.block.map_or(0, u64::from), options.config.len() as u64];
+        let mut words = Vec::with_capacity(128);
+        words.extend([device, stream.0, options.block.map_or(0, u64::from), options.config.len() as u64]);
         for (name, value) in &options.config {
             text(name, &mut words);
             words.push(*value as u64);
@@ -59,6 +61,28 @@ impl Form {
             }
         }
         Some(Form(words))
+    }
+
+    /// The form of a call of an operator on a device: arrays and numbers by name.
+    pub(crate) fn of_call(
+        (device, operator, variant): (u64, &str, Option<&str>),
+        given: &[(String, Given)],
+        scalars: &[(String, f64)],
+    ) -> Form {
+        let mut words = Vec::with_capacity(128);
+        words.extend([device, variant.is_some().into(), given.len() as u64]);
+        text(operator, &mut words);
+        text(variant.unwrap_or_default(), &mut words);
+        let mut arrays: Vec<(u64, u64)> = Vec::new();
+        for (name, given) in given {
+            text(name, &mut words);
+            array(given, &mut words, &mut arrays);
+        }
+        for (name, value) in scalars {
+            text(name, &mut words);
+            words.push(value.to_bits());
+        }
+        Form(words)
     }
 }
 
@@ -105,7 +129,7 @@ fn constant(value: &ConstValue, is_constant: bool, words: &mut Vec<u64>) {
 
 /// The launches that were packed.
 #[derive(Default)]
-pub(crate) struct Launches(Mutex<HashMap<Form, Arc<Often>>>);
+pub(crate) struct Launches(Mutex<FxHashMap<Form, Arc<Often>>>);
 
 impl Launches {
     pub(crate) fn find(&self, form: &Form) -> Option<Arc<Often>> {
@@ -134,28 +158,22 @@ impl Drop for Launches {
 pub(crate) fn enqueue(
     launch: &Often,
     stream: StreamHandle,
-    names: &[String],
+    names: &[Cow<'_, str>],
     arguments: &[Argument],
     is_constant: impl Fn(&str) -> bool,
 ) -> Result<(), KernelError> {
-    let mut changes: Vec<(&str, Packed<Array>)> = Vec::with_capacity(arguments.len());
+    let mut changes: Vec<(&str, Change)> = Vec::with_capacity(arguments.len());
     for (name, argument) in names.iter().zip(arguments) {
-        match argument {
-            Argument::Array(given) => changes.push((name.as_str(), Packed::Array(given.by_address()))),
-            Argument::Constant(_) if is_constant(name) => {}
-            Argument::Constant(ConstValue::Int(value)) => changes.push((name.as_str(), Packed::Constant(Constant::Int(*value)))),
-            Argument::Constant(ConstValue::Float(value)) => {
-                changes.push((name.as_str(), Packed::Constant(Constant::Float(*value))))
-            }
-            Argument::Constant(ConstValue::Bool(value)) => {
-                changes.push((name.as_str(), Packed::Constant(Constant::Bool(*value))))
-            }
+        let change = match argument {
+            Argument::Array(given) => Change::Address(given.address),
+            Argument::Constant(_) if is_constant(name) => continue,
+            Argument::Constant(ConstValue::Int(value)) => Change::Number(Constant::Int(*value)),
+            Argument::Constant(ConstValue::Float(value)) => Change::Number(Constant::Float(*value)),
+            Argument::Constant(ConstValue::Bool(value)) => Change::Number(Constant::Bool(*value)),
             // Packed as they are: part of the form, or of a launch that is not kept.
-            Argument::List(_) | Argument::Constant(_) => {}
-        }
+            Argument::List(_) | Argument::Constant(_) => continue,
+        };
+        changes.push((name, change));
     }
-    launch.prepared.enqueue(stream, &changes).map_err(|error| match error {
-        DeviceError::Driver(error) => launch.stopped(error),
-        other => KernelError::Device(other),
-    })
+    launch.prepared.again(stream, &changes).map_err(|error| launch.refused(error))
 }

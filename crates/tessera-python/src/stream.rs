@@ -1,14 +1,45 @@
 //! Streams of the caller's.
 
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
 use tessera::driver::{DriverError, StreamHandle};
 use tessera::runtime::{DeviceError, DriverDevice, KernelError, PreparedLaunch};
 
-use crate::array::Given;
+use crate::array::{Given, refuse};
+use crate::torch;
+
+/// The driver's handle of a stream of any library's; none where none is named.
+#[pyfunction(name = "stream")]
+pub(crate) fn named(stream: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    let py = stream.py();
+    if stream.is_none() {
+        return Ok(None);
+    }
+    if let Ok(handle) = stream.cast::<PyInt>() {
+        return handle.extract().map(Some);
+    }
+    if let Some(handle) = torch::stream(stream)? {
+        return Ok(Some(handle));
+    }
+    if let Some(protocol) = stream.getattr_opt(intern!(py, "__cuda_stream__"))? {
+        return protocol.call0()?.get_item(1)?.extract().map(Some);
+    }
+    for name in ["cuda_stream", "ptr", "handle"] {
+        if let Some(handle) = stream.getattr_opt(name)?.filter(|handle| !handle.is_none()) {
+            return handle.extract().map(Some);
+        }
+    }
+    let name = stream.get_type().name()?;
+    Err(refuse(py, format!("`{name}` is no stream: pass one of PyTorch or CuPy, its handle, or `None`")))
+}
 
 /// The stream that a launch goes to: that which is named, else PyTorch's current one, else the device's default stream.
 pub(crate) fn handle(py: Python<'_>, named: Option<u64>, ordinal: u32) -> PyResult<StreamHandle> {
     if let Some(handle) = named {
+        return Ok(StreamHandle(handle));
+    }
+    if let Some(handle) = torch::current_stream(py, ordinal)? {
         return Ok(StreamHandle(handle));
     }
     let modules = py.import("sys")?.getattr("modules")?;

@@ -1,5 +1,5 @@
-//! PyTorch's tensors, by their attributes. Launching a kernel on five of them should take a few microseconds, so what is asked of each is little, and
-//! types are found by their objects' addresses.
+//! PyTorch's tensors. Launching a kernel on five of them should take a few microseconds: so they are read by the functions that PyTorch offers
+//! to C (DLPack's, from 2.10 on), and by their attributes where it has none, or says no, which leaves what to say to the attributes.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,15 @@ use pyo3::types::PyString;
 use tessera::types::DType;
 
 use crate::array::{Given, refuse};
+use crate::dlpack::Exchange;
 use crate::dtype;
 
 /// What is known of PyTorch, once it is imported.
 struct Torch {
     tensor: Py<PyAny>,
     parameter: Py<PyAny>,
+    stream: Option<Py<PyAny>>,
+    exchange: Option<&'static Exchange>,
     /// Element types by the addresses of PyTorch's objects, which live as long as the process.
     dtypes: HashMap<usize, DType>,
 }
@@ -39,7 +42,9 @@ fn torch(py: Python<'_>) -> PyResult<Option<&'static Torch>> {
             dtypes.insert(object.as_ptr() as usize, *dtype);
         }
     }
-    let known = Torch { tensor: tensor.unbind(), parameter: parameter.unbind(), dtypes };
+    let exchange = Exchange::of(&tensor);
+    let stream = module.getattr("cuda").and_then(|cuda| cuda.getattr("Stream")).ok().map(Bound::unbind);
+    let known = Torch { tensor: tensor.unbind(), parameter: parameter.unbind(), stream, exchange, dtypes };
     Ok(Some(TORCH.get_or_init(py, || known)))
 }
 
@@ -51,7 +56,38 @@ pub(crate) fn plain(object: &Bound<'_, PyAny>) -> PyResult<Option<Given>> {
     if !class.is(&torch.tensor) && !class.is(&torch.parameter) {
         return Ok(None);
     }
+    if let Some(exchange) = torch.exchange
+        && let Some(given) = exchange.view(object)
+    {
+        return whole(object, given).map(Some);
+    }
     any(object).map(Some)
+}
+
+/// Refuses what is no array for all that it has an address.
+fn whole(tensor: &Bound<'_, PyAny>, given: Given) -> PyResult<Given> {
+    let py = tensor.py();
+    // Such a tensor is the imaginary part of complex numbers: its neighbours are an even number of elements apart.
+    let may_be_negated = given.dtype.is_float() && given.strides.iter().all(|stride| stride % 2 == 0);
+    if may_be_negated && tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
+        return Err(refuse(py, "a tensor that is negated lazily is no array: pass `resolve_neg()`"));
+    }
+    if given.address == 0 && given.len() > 0 {
+        return Err(refuse(py, "the tensor's memory was freed, or it has none"));
+    }
+    Ok(given)
+}
+
+/// The handle of a stream of PyTorch's own class.
+pub(crate) fn stream(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    let py = object.py();
+    let of_torch = torch(py)?.and_then(|torch| torch.stream.as_ref()).is_some_and(|class| object.get_type().is(class));
+    if of_torch { object.getattr(intern!(py, "cuda_stream"))?.extract().map(Some) } else { Ok(None) }
+}
+
+/// PyTorch's current stream on a GPU, where it says so quickly and has used one.
+pub(crate) fn current_stream(py: Python<'_>, ordinal: u32) -> PyResult<Option<u64>> {
+    Ok(torch(py)?.and_then(|torch| torch.exchange).and_then(|exchange| exchange.current_stream(py, ordinal)))
 }
 
 /// Whether an object is a tensor of PyTorch's, or of a class made from it, wherever that was defined.
@@ -84,17 +120,10 @@ pub(crate) fn any(tensor: &Bound<'_, PyAny>) -> PyResult<Given> {
             ));
         }
     };
-    if tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
-        return Err(refuse(py, "a tensor that is negated lazily is no array: pass `resolve_neg()`"));
-    }
     let object = tensor.getattr(intern!(py, "dtype"))?;
     let known = torch(py)?.and_then(|torch| torch.dtypes.get(&(object.as_ptr() as usize)).copied());
     let dtype = known.ok_or_else(|| refuse(py, format!("no kernel takes elements of `{object}`")))?;
     let shape: Vec<usize> = tensor.getattr(intern!(py, "shape"))?.extract()?;
     let strides: Vec<usize> = tensor.call_method0(intern!(py, "stride"))?.extract()?;
-    let given = Given { dtype, shape, strides, address, gpu, readonly: false, ready: None, owner: tensor.clone().unbind() };
-    if address == 0 && given.len() > 0 {
-        return Err(refuse(py, "the tensor's memory was freed, or it has none"));
-    }
-    Ok(given)
+    whole(tensor, Given { dtype, shape, strides, address, gpu, readonly: false, ready: None, owner: tensor.clone().unbind() })
 }

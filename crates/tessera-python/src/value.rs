@@ -1,5 +1,7 @@
 //! Arguments: what a kernel or an operator is given, before it is known where it runs.
 
+use std::borrow::Cow;
+
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -10,6 +12,7 @@ use tessera::types::DType;
 
 use crate::array::{Given, refuse};
 use crate::dtype;
+use crate::torch;
 
 /// An argument.
 #[derive(Debug)]
@@ -22,24 +25,29 @@ pub(crate) enum Argument {
 impl Argument {
     /// Adds what an object is to a kernel, by name. Items of a tuple with arrays in it are arguments of their own.
     /// `stream` is the one that the launch goes to, where one was named.
-    pub(crate) fn collect(
+    pub(crate) fn collect<'a>(
         object: &Bound<'_, PyAny>,
-        name: &str,
+        name: Cow<'a, str>,
         stream: Option<u64>,
-        named: &mut Vec<(String, Argument)>,
+        named: &mut Vec<(Cow<'a, str>, Argument)>,
     ) -> PyResult<()> {
         if let Ok(tuple) = object.cast::<PyTuple>()
-            && constant(object, name)?.is_none()
+            && constant(object, &name)?.is_none()
         {
             let mut items = tuple.iter().enumerate();
-            return items.try_for_each(|(at, item)| Argument::collect(&item, &item_name(name, at), stream, named));
+            return items.try_for_each(|(at, item)| Argument::collect(&item, item_name(&name, at).into(), stream, named));
         }
-        named.push((name.to_owned(), Argument::of(object, name, stream)?));
+        let argument = Argument::of(object, &name, stream)?;
+        named.push((name, argument));
         Ok(())
     }
 
     /// What an object that is no tuple with arrays in it is to a kernel; `name` is the parameter's.
     fn of(object: &Bound<'_, PyAny>, name: &str, stream: Option<u64>) -> PyResult<Argument> {
+        // The most frequent first.
+        if let Some(given) = torch::plain(object)? {
+            return Ok(Argument::Array(given));
+        }
         if let Ok(list) = object.cast::<PyList>() {
             let named = list.iter().enumerate().map(|(at, item)| array(&item, &format!("{name}[{at}]"), stream));
             let items = named.collect::<PyResult<Vec<_>>>()?;

@@ -178,6 +178,14 @@ pub struct Often {
 }
 
 impl Often {
+    /// Why a launch was refused.
+    pub fn refused(&self, error: DeviceError) -> KernelError {
+        match error {
+            DeviceError::Driver(error) => self.stopped(error),
+            other => KernelError::Device(other),
+        }
+    }
+
     /// Why a launch stopped with an error: an assertion, if one has left its mark.
     pub fn stopped(&self, error: DriverError) -> KernelError {
         launch::stopped(self.prepared.launch().failed_assertion(), &self.sources, error)

@@ -56,8 +56,9 @@ pub use value::Value;
 pub use tessera_bundle::{Bundle, BundleError, Fixed, Variant};
 pub use tessera_compile::{Choices, CompileOptions, OptLevel, PossiblePlan, Sharing, is_fixed_order};
 pub use tessera_cuda::captured;
+pub use tessera_driver::StreamHandle;
 pub use tessera_launch::{
     Argument, Array, CodeOrigin, Constant, DeviceKernel, Interface, KernelResources, LaunchGrid, ModuleCache,
-    ModuleCacheCounters, Placed, PoolCounters, Prepared, ProfilerRange, Report, Span, Timeline,
+    Change, ModuleCacheCounters, Placed, PoolCounters, Prepared, ProfilerRange, Report, Span, Timeline,
 };
 pub use tessera_lock as lock;

@@ -60,6 +60,7 @@ mod remap;
 mod rings;
 mod roles;
 mod scan;
+mod scan_levels;
 mod scratch;
 mod sectors;
 mod send;

@@ -1,4 +1,4 @@
-//! Scans.
+//! Scans, in levels where the layout has them ([`scan_levels`](super::scan_levels)), else by halves.
 //!
 //! Halves of ever longer runs are joined: each element of the second one takes in what the first one comes to, which its last element has
 //! (J. Sklansky, "Conditional-Sum Addition Logic", 1960).
@@ -26,6 +26,7 @@ use super::parts::Spot;
 use super::place::{Inside, Place};
 use super::reduce::{Combiner, Item};
 use super::remap::{Remap, row_major};
+use super::scan_levels::Levels;
 
 /// Whether something holds of a register's coordinate.
 enum Holds {
@@ -44,7 +45,11 @@ impl Lowering<'_> {
             let (from, regs, elem) = (self.layout(operand)?, self.regs(operand)?, self.elem(operand)?);
             current.push(self.remapped(elem, (&from, &regs), &layout, &Remap::identity(layout.shape()))?);
         }
-        let current = self.scan_by_halves(&combiner, &layout, (dim, reverse), current)?;
+        let place = self.place(&layout);
+        let current = match Levels::of(&layout, &place, (dim, reverse)) {
+            Some(levels) => self.scan_by_levels(&combiner, &layout, (&levels, &place), current)?,
+            None => self.scan_by_halves(&combiner, &layout, (dim, reverse), current)?,
+        };
         for (&result, regs) in data.results.iter().zip(current) {
             self.bind_regs(result, regs);
         }

@@ -8,7 +8,6 @@ use std::sync::OnceLock;
 use tessera_driver::{DeviceBuffer, DriverError, Stream};
 use tessera_ops::{Plan, Role, RowIdentity};
 use tessera_runtime::{Device, DeviceLaunch};
-use tessera_types::FloatFormat;
 
 use super::tensor::DeviceTensors;
 use super::timer::{DeviceTimer, Timing};
@@ -16,6 +15,7 @@ use crate::case::{DeviceState, Expected, Fault, Lane, Output, Pace, Phase, Place
 use crate::library::outputs_of;
 use crate::random::Random;
 use crate::status::Status;
+use crate::tolerance::as_stored;
 
 /// Queues a case's work.
 pub trait Launcher {
@@ -163,12 +163,7 @@ impl DeviceSubject {
             Expected::Codes(codes) => ask(tessera_ops::Expected::Codes(codes)),
             Expected::Values { want, bound } => {
                 ask(tessera_ops::Expected::Bounded { want: &mut *want, bound: &mut *bound });
-                if self.lane == Lane::Exact {
-                    bound.fill(0.0);
-                    if let Some(format) = FloatFormat::of(self.outputs[output].dtype) {
-                        want.iter_mut().for_each(|want| *want = format.decode(format.encode_nearest(*want)));
-                    }
-                }
+                as_stored(self.outputs[output].dtype, self.lane, want, bound);
             }
         }
     }

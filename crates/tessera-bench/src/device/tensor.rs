@@ -1,6 +1,6 @@
 //! A plan's tensors on a device: guarded on both sides, inputs mirrored on the host for the reference.
 //!
-//! An input of more than [`PERIOD`] elements repeats its first [`PERIOD`]: the mirror is then small whatever the tensor is. The
+//! An input of more than [`PERIOD`] random elements repeats its first [`PERIOD`]: the mirror is then small whatever the tensor is. The
 //! period is eight times a prime, so a displacement by any stride that a kernel has shows.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tessera_types::DType;
 use super::sums::Sums;
 use crate::case::{Fault, Lane, Place, Poison};
 use crate::guarded::{Guarded, memory_fault};
-use crate::library::{CHUNK, filled};
+use crate::library::{chunk, filled};
 use crate::specials::plant;
 
 /// Elements after which inputs repeat.
@@ -40,22 +40,23 @@ pub struct DeviceTensors {
 impl Mirrored {
     fn generate(&mut self, (seed, lane): (u64, Lane), fill: Fill) -> Result<(), Fault> {
         let (name, dtype, span) = (self.guarded.name(), self.guarded.view().dtype(), self.guarded.span());
-        let period = span.min(PERIOD);
+        let period = if fill.is_of_one_piece() { span } else { span.min(PERIOD) };
+        let most = chunk(fill, period);
         let mirror = match self.mirror.take() {
             Some(mirror) => mirror,
             None => Tensor::zeros(dtype, &[period]).map_err(memory_fault)?,
         };
-        let starts: Vec<usize> = (0..period).step_by(CHUNK).collect();
+        let starts: Vec<usize> = (0..period).step_by(most).collect();
         let made: Vec<_> = starts
             .par_iter()
             .enumerate()
             .map(|(chunk, start)| {
-                let count = CHUNK.min(period - start);
+                let count = most.min(period - start);
                 filled(RandomStream::named(seed, &format!("{name}.{chunk}")), dtype, count, fill)
             })
             .collect();
         for (start, values) in starts.into_iter().zip(made) {
-            let part = mirror.slice(0, start..(start + CHUNK).min(period), 1);
+            let part = mirror.slice(0, start..(start + most).min(period), 1);
             values.and_then(|values| part?.copy_from(&values)).map_err(memory_fault)?;
         }
         if lane == Lane::Special {

@@ -32,6 +32,8 @@ const DIMENSIONS: usize = AsyncCopy::TENSOR.axes as usize;
 
 /// The most elements of a box of the copy engine along one dimension, but for the contiguous one.
 const BOX: u32 = AsyncCopy::TENSOR.extent;
+/// What addresses of boxes in shared memory are multiples of.
+const BOX_ALIGN: u64 = 128;
 /// Lines whose parts a swizzle mixes (PTX ISA, "Swizzling Modes").
 const MIXED_LINES: u32 = 8;
 
@@ -65,7 +67,12 @@ pub(super) fn brought(func: &Func, load: Op, axes: [usize; 2]) -> Result<SharedT
         return Err(no("a factor's tile has more lines than the copy engine brings at once"));
     }
     let order = others.into_iter().chain([lines, fastest]).map(|axis| axis as u32).collect();
-    Ok(SharedType { swizzle, order, ..SharedType::new(view.tile.clone(), elem) })
+    let slot = SharedType { swizzle, order, ..SharedType::new(view.tile.clone(), elem) };
+    // The next slot begins behind it, and a box where the engine can put one (PTX ISA, "Tensor alignment").
+    if !slot.bytes().is_multiple_of(BOX_ALIGN) {
+        return Err(no("a factor's tile is of no whole 128 bytes, at which the copy engine puts each"));
+    }
+    Ok(slot)
 }
 
 /// The axis of a load's tile along which its array is contiguous.

@@ -6,7 +6,7 @@ use tessera_types::{DType, ErrorModel, Policy};
 
 use super::sparse::{self, Parts, Rows};
 use crate::draw::Draw;
-use crate::element::{storable, underflow};
+use crate::element::{RunningSum, storable, underflow};
 use crate::operator::{
     Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, Rung, TensorSpec, Unsupported,
 };
@@ -161,25 +161,20 @@ impl Reference for Product {
         let model = ErrorModel { floor: underflow(self.storage), ..ErrorModel::nearest(self.storage, self.acc) };
         let matrix = Rows::read(inputs, [0, 1, 2], rows.clone());
         let mut line = vec![0.0; self.k];
-        let mut lost = vec![0.0; self.k];
+        let mut sums = vec![RunningSum::default(); self.k];
         for ((row, want), bound) in rows.zip(want.chunks_mut(self.k)).zip(bound.chunks_mut(self.k)) {
-            want.fill(0.0);
+            sums.fill(RunningSum::default());
             bound.fill(0.0);
-            lost.fill(0.0);
             let terms = matrix.row(row).len();
             for (column, value) in matrix.row(row) {
                 inputs.numbers(3, column * self.k, &mut line);
-                // What judges sums in 64 bits keeps what they lose (Neumaier, 1974).
-                for (((want, magnitude), lost), b) in want.iter_mut().zip(bound.iter_mut()).zip(&mut lost).zip(&line) {
-                    let term = value * b;
-                    let next = *want + term;
-                    *lost += if want.abs() >= term.abs() { (*want - next) + term } else { (term - next) + *want };
-                    *want = next;
-                    *magnitude += term.abs();
+                for ((sum, magnitude), b) in sums.iter_mut().zip(bound.iter_mut()).zip(&line) {
+                    sum.add(value * b);
+                    *magnitude += (value * b).abs();
                 }
             }
-            for ((want, bound), lost) in want.iter_mut().zip(bound).zip(&lost) {
-                let exact = *want + lost;
+            for ((want, bound), sum) in want.iter_mut().zip(bound).zip(&sums) {
+                let exact = sum.value();
                 *bound = model.contraction(exact, *bound, terms);
                 *want = storable(self.storage, exact);
             }
