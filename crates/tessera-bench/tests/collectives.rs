@@ -126,7 +126,8 @@ fn crooked(ranks: usize, wrong: Wrong) -> Way {
             Box::new(move || Ok(Box::new(Crooked { own, wrong, last: None }) as Box<dyn Communicator>)) as Make
         };
         let lines = Lines::threads("crooked", (0..ranks).map(make).collect());
-        Ok(Box::new(lines.with_patience(Duration::from_millis(1500))) as Box<dyn Team>)
+        let patience = if wrong == Wrong::Hangs { Duration::from_millis(1500) } else { Duration::from_secs(30) };
+        Ok(Box::new(lines.with_patience(patience)) as Box<dyn Team>)
     })
 }
 
