@@ -432,7 +432,7 @@ def test_objects_of_dataclasses_and_enumerations(device):
         config.scale = 4.0
         assert (ran(config) == x * 4).all(), "what an object holds now"
         compiled = kernel._native_with({"config": config})
-        assert kernel._native({"config": Config(128, 4.0)}) is compiled and kernel._native({"config": Config(128, 4)}) is not compiled
+        assert kernel._native_with({"config": Config(128, 4.0)}) is compiled and kernel._native_with({"config": Config(128, 4)}) is not compiled
         with pytest.raises(tessera.ArgumentError, match="is given `config` twice|`config` is a"):
             kernel.launch((x, config, x), grid=(8,), keywords={"config": 3})
         with pytest.raises(tessera.ArgumentError, match="`config` is a `Config` with something in it that no kernel"):

@@ -7,7 +7,7 @@ here=$(cd "$1" && pwd)
 n=${2:-2}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export TESSERA_RANKS_TIMEOUT=12 TESSERA_RANKS_PATIENCE=2
+export TESSERA_RANKS_TIMEOUT=20 TESSERA_RANKS_PATIENCE=2
 failed=0
 port=$((20000 + RANDOM % 20000))
 
@@ -65,6 +65,8 @@ each() {
 
 one 'NCCL' 20 'fine' "$here/ranks" nccl
 one 'threads, 300 random calls' 120 'fine' "$here/ranks" threads "$n" 1 300
+# Without direct access to the other devices' tensors: where this alone is right, their memory is not open to each other.
+one 'threads, by way of buffers' 120 'fine' env NCCL_P2P_DIRECT_DISABLE=1 "$here/ranks" threads "$n" 1 300
 one 'one thread, graphs' 60 'fine' "$here/ranks" one-thread "$n"
 each 120 "$here/ranks" calls 2 300 cuda; judge 'processes, 300 random calls' "$work/0" 'fine'
 each 120 "$here/ranks" calls 3 60 cuda checked; judge 'processes, checked' "$work/0" 'fine'

@@ -324,7 +324,8 @@ fn given(operator: &'static Operator, shapes: &Shapes) -> Result<Vec<Problem>, S
         }
         // In the operator's order, whatever that of the command line is: a case has one name.
         for &(name, usual) in operator.numbers {
-            let values = numbers.iter().find(|(own, _)| own == name).map_or(vec![usual], |(_, values)| values.clone());
+            let named = numbers.iter().find(|(own, _)| own == name).map(|(_, values)| values.clone());
+            let values = named.unwrap_or_else(|| vec![problem.number(name).unwrap_or(usual)]);
             let each =
                 |problem: Problem| values.iter().filter_map(move |&value| operator.with_number(problem.clone(), name, value));
             changed = changed.into_iter().flat_map(each).collect();

@@ -52,6 +52,7 @@ symbols! {
     device_pool = "cuDeviceGetDefaultMemPool": fn(*mut Handle, c_int);
     pool_set_attribute = "cuMemPoolSetAttribute": fn(Handle, c_uint, *mut c_void);
     pool_trim = "cuMemPoolTrimTo": fn(Handle, usize);
+    pool_set_access = "cuMemPoolSetAccess": fn(Handle, *const [c_int; 3], usize);
     pointer_range = "cuMemGetAddressRange_v2": fn(*mut u64, *mut usize, u64);
     pointer_attribute = "cuPointerGetAttribute": fn(*mut c_void, c_uint, u64);
     mem_share = "cuIpcGetMemHandle": fn(*mut SharedHandle, u64);

@@ -407,6 +407,7 @@ impl NcclComm {
     /// Ends what runs on the device, and frees the communicator: later calls fail. It never waits for other ranks.
     pub fn abort(&self) {
         let inner = &*self.inner;
+        let _alone = QUEUING.lock().unwrap_or_else(PoisonError::into_inner);
         let (Some(raw), Some(abort)) = (inner.raw().take(), inner.nccl.symbols.abort) else { return };
         if inner.context.table().is_ok() {
             // SAFETY: the handle is alive and used nowhere else any more. What it says changes nothing.
@@ -454,6 +455,9 @@ impl Drop for CommInner {
     }
 }
 
+/// Calls are not queued while a communicator is aborted, which frees it.
+static QUEUING: Mutex<()> = Mutex::new(());
+
 /// A communicator, its number of ranks, and a call on it.
 pub type OnComm<'a> = (&'a NcclComm, usize, NcclCall);
 
@@ -472,6 +476,7 @@ pub fn queue(calls: &[OnComm<'_>], streams: &[StreamHandle]) -> Result<()> {
         }
     }
     first.inner.context.table()?;
+    let _alone = QUEUING.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: no arguments.
     check("ncclGroupStart", unsafe { start() })?;
     let mut outcome = Ok(());

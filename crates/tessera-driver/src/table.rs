@@ -99,6 +99,8 @@ table! {
     pool_keep(device: DeviceOrdinal, bytes: u64);
     /// Gives back what the stream-ordered pool holds beyond so many bytes.
     pool_trim(device: DeviceOrdinal, bytes: u64);
+    /// Lets kernels of another device reach the memory of a device's pool, that of now and of later.
+    pool_open(device: DeviceOrdinal, to: DeviceOrdinal);
     /// The allocation that an address lies in: its start and its size.
     pointer_range(pointer: DevicePtr) -> (DevicePtr, u64);
     /// One of an address's numbers.

@@ -76,7 +76,7 @@ def begin_anew(words, groups, done, GROUP):
         ct.store(done, (0,), ct.zeros((1,), done.dtype), memory_order=RELAXED, memory_scope=DEVICE)
 
 
-@tessera.kernel(num_warps=16, occupancy=2)
+@tessera.kernel(num_warps=8, occupancy=3)
 def scan(x, words, groups, done, y, ACC: ct.Constant, TILE: ct.Constant[int], GROUP: ct.Constant[int], EXCLUSIVE: ct.Constant[bool]):
     at = ct.bid(0)
     if EXCLUSIVE:

@@ -54,9 +54,11 @@ impl Problem {
         self.variant.split(' ').filter(|word| !word.contains('=')).collect::<Vec<_>>().join(" ")
     }
 
-    /// The same problem with a number in its variant, where that is not its usual value.
+    /// The same problem with a number in its variant, where that is not its usual value, in place of one that it has.
     #[must_use]
     pub(crate) fn with_number(mut self, (name, usual): (&str, f64), value: f64) -> Problem {
+        let own = |word: &&str| word.strip_prefix(name).is_some_and(|rest| rest.starts_with('='));
+        self.variant = self.variant.split(' ').filter(|word| !own(word)).collect::<Vec<_>>().join(" ");
         if value == usual {
             return self;
         }
@@ -89,6 +91,13 @@ impl fmt::Display for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_takes_the_place_of_another() {
+        let problem = Problem::new(&[], "nn left=100 right=0 leftmost=3");
+        assert_eq!(problem.clone().with_number(("left", -1.0), 7.0).variant, "nn right=0 leftmost=3 left=7");
+        assert_eq!(problem.with_number(("right", 0.0), 0.0).variant, "nn left=100 leftmost=3");
+    }
 
     #[test]
     fn numbers_that_count_are_whole() {

@@ -4,7 +4,8 @@
 //! nvlink [--device cuda|emu] [--ranks N] [--check-only] [--seconds S]
 //! ```
 //! Each algorithm is checked with integers, whose sums are exact, and all ranks' bits are compared; then each size is timed with each
-//! algorithm that has room for it, 20 calls in a graph, and the slowest rank's time is printed. Everything ends after `--seconds`.
+//! algorithm that has room for it and with NCCL where it can be loaded, 20 calls in a graph, and the slowest rank's time is printed.
+//! Everything ends after `--seconds`.
 
 use std::error::Error;
 use std::sync::{Arc, Barrier};
@@ -12,8 +13,8 @@ use std::time::Duration;
 
 use tessera_emu::EmuOptions;
 use tessera_runtime::ranks::nvlink::{Algorithm, Choice, Layout, NvlinkCommunicator, SymmetricMemory};
-use tessera_runtime::ranks::{Call, Communicator, Group, Meeting, Operation, Reduction, SimulatedRank};
-use tessera_runtime::{Device, DriverDevice, Tensor};
+use tessera_runtime::ranks::{Call, Communicator, Group, Meeting, NcclRank, Operation, Reduction};
+use tessera_runtime::{Device, DriverDevice, Knobs, Tensor};
 use tessera_types::DType;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -141,12 +142,7 @@ impl Rank {
         let device = self.device.driver().ok_or("no device")?.clone();
         device.synchronize()?;
         let stream = device.context().stream()?;
-        let mut queue = || -> Outcome<()> {
-            match self.communicator.enqueue(&call, stream.handle())? {
-                true => Ok(()),
-                false => Err("the algorithm has no room for the size".into()),
-            }
-        };
+        let mut queue = || -> Outcome<()> { Ok(self.communicator.enqueue(std::slice::from_ref(&call), stream.handle())?) };
         queue()?;
         stream.synchronize()?;
         let mut queued = Ok(());
@@ -194,35 +190,55 @@ fn encoded(dtype: DType, values: &[i32]) -> Vec<u8> {
         .collect()
 }
 
+/// Who does calls that the kernels are not asked for.
+type Inner = Box<dyn Communicator>;
+
 /// What every rank does, each on a thread; the results in the order of ranks.
 fn on_ranks<T: Send>(
     devices: &[DriverDevice],
-    algorithm: Algorithm,
+    (algorithm, choice, inner): (Algorithm, Choice, Vec<Inner>),
     work: impl Fn(&mut Rank, &Barrier) -> Outcome<T> + Sync,
 ) -> Outcome<Vec<T>> {
     let ranks = devices.len();
     let regions = SymmetricMemory::of_devices(devices, Layout::default())?;
-    let meeting = Meeting::new(ranks);
-    let (together, work) = (Barrier::new(ranks), &work);
-    let together = &together;
-    let one = |(rank, memory): (usize, SymmetricMemory), inner: SimulatedRank| {
+    let (together, work) = (&Barrier::new(ranks), &work);
+    let one = |(rank, memory): (usize, SymmetricMemory), inner: Inner| {
         let device = Device::Driver(devices[rank].clone());
-        let limit = Duration::from_secs(10);
-        let communicator = NvlinkCommunicator::new(Box::new(inner), memory, only(algorithm), limit)?;
+        let communicator = NvlinkCommunicator::new(inner, memory, choice, Duration::from_secs(10))?;
         work(&mut Rank { communicator, device, group: Group::world(rank, ranks), algorithm }, together)
     };
     let one = &one;
     std::thread::scope(|scope| {
-        let threads: Vec<_> = regions
-            .into_iter()
-            .enumerate()
-            .map(|own| {
-                let inner = meeting.rank(own.0);
-                scope.spawn(move || one(own, inner))
-            })
-            .collect();
+        let start = |(own, inner)| scope.spawn(move || one(own, inner));
+        let threads: Vec<_> = regions.into_iter().enumerate().zip(inner).map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a rank panicked".into()))).collect()
     })
+}
+
+/// Ranks on the CPU: nothing is left to them.
+fn nobody(ranks: usize) -> Vec<Inner> {
+    let meeting = Meeting::new(ranks);
+    (0..ranks).map(|rank| Box::new(meeting.rank(rank)) as Inner).collect()
+}
+
+fn nccl(devices: &[DriverDevice]) -> Outcome<Vec<Inner>> {
+    let devices: Vec<Device> = devices.iter().cloned().map(Device::Driver).collect();
+    Ok(NcclRank::all(&Knobs::nccl()?, &devices)?.into_iter().map(|rank| Box::new(rank) as Inner).collect())
+}
+
+/// Prints the slowest rank's time of calls whose larger tensor has so many bytes.
+fn tell_times(name: &str, devices: &[DriverDevice], how: (Algorithm, Choice, Vec<Inner>), sizes: &[usize]) -> Outcome<()> {
+    let times = on_ranks(devices, how, |rank, together| {
+        sizes
+            .iter()
+            .map(|bytes| rank.time(DType::BF16, (bytes / 2).next_multiple_of(devices.len()), together))
+            .collect::<Outcome<Vec<f64>>>()
+    })?;
+    for (at, bytes) in sizes.iter().enumerate() {
+        let slowest = times.iter().map(|times| times[at]).fold(0.0, f64::max);
+        println!("{name:<20} {:>9} KiB {slowest:>9.2} us  {:>7.1} GB/s", bytes >> 10, *bytes as f64 / slowest / 1e3);
+    }
+    Ok(())
 }
 
 /// Whether the default layout has room for a call whose larger tensor has so many bytes.
@@ -240,7 +256,7 @@ fn run(asked: &Asked) -> Outcome<()> {
     let dtypes = [DType::F32, DType::F16, DType::BF16, DType::I32];
     let sizes: &[usize] = if asked.emulated { &[8, 250, 1000] } else { &[1, 7, 1000, 4096, 100_003, 1 << 20] };
     for algorithm in Algorithm::ALL {
-        on_ranks(&devices, algorithm, |rank, _| {
+        on_ranks(&devices, (algorithm, only(algorithm), nobody(ranks)), |rank, _| {
             for dtype in dtypes {
                 for &size in sizes {
                     let elements = size.next_multiple_of(ranks);
@@ -256,21 +272,24 @@ fn run(asked: &Asked) -> Outcome<()> {
     if asked.check_only {
         return Ok(());
     }
-    println!("bf16, 20 calls in a graph, the slowest rank's median, us");
+    println!("bf16, {CALLS} calls in a graph, the slowest rank's median of {SAMPLES}");
+    let powers = [12, 14, 16, 17, 18, 19, 20, 21, 22, 23, 24];
     for algorithm in Algorithm::ALL {
-        for power in [12, 14, 16, 17, 18, 19, 20, 21, 22, 23, 24] {
-            let bytes: usize = 1 << power;
-            if !has_room(algorithm, bytes, ranks) {
-                continue;
+        let sizes: Vec<usize> =
+            powers.iter().map(|power| 1 << power).filter(|&bytes| has_room(algorithm, bytes, ranks)).collect();
+        tell_times(algorithm.name(), &devices, (algorithm, only(algorithm), nobody(ranks)), &sizes)?;
+    }
+    let sizes: Vec<usize> = powers.iter().chain(&[26]).map(|power| 1 << power).collect();
+    for algorithm in [Algorithm::TwoShotAllReduce, Algorithm::ReduceScatter, Algorithm::AllGather] {
+        match nccl(&devices) {
+            Ok(inner) => {
+                let name = format!("NCCL {}", algorithm.name().replace("two_shot_", ""));
+                tell_times(&name, &devices, (algorithm, Choice::NONE, inner), &sizes)?;
             }
-            let times = on_ranks(&devices, algorithm, |rank, together| rank.time(DType::BF16, bytes / 2, together))?;
-            let slowest = times.into_iter().fold(0.0, f64::max);
-            println!(
-                "{:<20} {:>9} KiB {slowest:>9.2} us  {:>7.1} GB/s",
-                algorithm.name(),
-                bytes >> 10,
-                bytes as f64 / slowest / 1e3
-            );
+            Err(why) => {
+                println!("NCCL is not compared with: {why}");
+                break;
+            }
         }
     }
     Ok(())

@@ -48,8 +48,7 @@ fn place(asked: Option<&str>, placement: Option<Placement>, ranks: usize) -> Res
             Err(Failure::usage("ranks run on the CPU or on CUDA devices\nhelp: leave out `--device`, or write `--device cuda`"))
         }
         (Some(DeviceName::Cuda(_)), Some(placement)) => {
-            let ordinal = u32::try_from(placement.local_rank).unwrap_or(u32::MAX);
-            let device = Device::cuda(ordinal).map_err(Failure::environment)?;
+            let device = placement.device().map_err(Failure::environment)?;
             Ok(Where::Process(placement, device))
         }
         (Some(DeviceName::Cuda(first)), None) => {

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "calls into a C library")]
 
-use std::ffi::c_uint;
+use std::ffi::{c_int, c_uint};
 use std::ptr;
 use std::sync::Arc;
 
@@ -121,6 +121,17 @@ fn fill_pool(table: &mut DriverTable, symbols: &Arc<Symbols>) {
         cu.check("cuDeviceGetDefaultMemPool", unsafe { device_pool(&mut pool, device.0.cast_signed()) })?;
         // SAFETY: the handle came from the call above.
         cu.check("cuMemPoolTrimTo", unsafe { pool_trim(pool, bytes as usize) })
+    });
+    slot!(table, symbols, pool_open, [device_pool, pool_set_access], |cu, device, to| {
+        // `CUmemAccessDesc`: the kind of place, which one, and what is allowed there.
+        const DEVICE: c_int = 1;
+        const READ_AND_WRITE: c_int = 3;
+        let mut pool = ptr::null_mut();
+        // SAFETY: writes one handle.
+        cu.check("cuDeviceGetDefaultMemPool", unsafe { device_pool(&mut pool, device.0.cast_signed()) })?;
+        let access = [DEVICE, to.0.cast_signed(), READ_AND_WRITE];
+        // SAFETY: the handle came from the call above; reads one description.
+        cu.check("cuMemPoolSetAccess", unsafe { pool_set_access(pool, &access, 1) })
     });
 }
 

@@ -315,7 +315,7 @@ fn plan_pack(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan
     let mut x = TensorSpec::new("x", dtype, [m * n], Role::Input);
     // One of three is 0; where there is less room than elements, the last ones are left out.
     x.fill = Fill::Integers { least: -1, greatest: 1 };
-    let back = LookBack::of(m * n, DType::I32, machine);
+    let back = LookBack::of(m * n, (DType::I32, scan::FEW), machine);
     let mut tensors = vec![
         x,
         TensorSpec::new("values", dtype, [room], Role::Output),

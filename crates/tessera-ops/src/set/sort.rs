@@ -104,7 +104,7 @@ impl Cut {
         let tiles = n.div_ceil(TILE).div_ceil(enough).min(TILES);
         let part = TILE * tiles.max(1);
         let blocks = n.div_ceil(part);
-        Cut { part, blocks, back: LookBack::of(blocks * DIGITS, DType::I32, machine) }
+        Cut { part, blocks, back: LookBack::of(blocks * DIGITS, (DType::I32, scan::FEW), machine) }
     }
 
     /// Counts of all digits in all blocks, where they begin, and what the look-back leaves.

@@ -150,7 +150,7 @@ fn as_process(rest: &[&str], work: impl Fn(&mut dyn Communicator, &Again<'_>) ->
     let placement = Knobs::placement().map_err(text)?.ok_or("no launcher started this process")?;
     let limits = Knobs::from_env().map_err(text)?.limits;
     let world = World::join(&placement, limits).map_err(text)?;
-    let device = if on_device { Some(Device::cuda(placement.local_rank as u32).map_err(text)?) } else { None };
+    let device = if on_device { Some(placement.device().map_err(text)?) } else { None };
     let nccl = if on_device { Some(Knobs::nccl().map_err(text)?) } else { None };
     let make = || -> Result<Box<dyn Communicator>, String> {
         let board: Arc<dyn Board> = Arc::new(world.clone());

@@ -18,6 +18,8 @@ pub trait Board: Send + Sync {
     fn ranks(&self) -> usize;
     /// How long this rank waits for others.
     fn limits(&self) -> Limits;
+    /// Whether the ranks are threads of one process, whose devices may use each other's memory as it is.
+    fn is_one_process(&self) -> bool;
     /// Puts a value under a name.
     fn set(&self, name: &str, value: &[u8]) -> Result<(), RendezvousError>;
     /// The value of a name, as soon as some rank has set it; `None` where that takes longer than `limit`, or a rank is lost meanwhile.
@@ -65,6 +67,10 @@ impl Board for World {
 
     fn limits(&self) -> Limits {
         self.limits()
+    }
+
+    fn is_one_process(&self) -> bool {
+        false
     }
 
     fn set(&self, name: &str, value: &[u8]) -> Result<(), RendezvousError> {

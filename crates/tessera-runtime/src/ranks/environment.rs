@@ -13,6 +13,9 @@
 //! Launchers that stand in each other (torchrun started by Slurm) are told apart; otherwise two that say different things are an
 //! error, as is half of what one would say.
 
+use tessera_driver::DriverError;
+
+use crate::device::Device;
 use crate::ranks::error::RendezvousError;
 
 /// Which rank a process is and where the ranks meet.
@@ -107,6 +110,15 @@ impl Placement {
         let (rank, ranks, launcher) = (first.rank, first.ranks, first.launcher.name);
         let (address, port) = meeting_place(&get, ranks, launcher)?;
         Ok(Some(Placement { rank, ranks, local_rank, address, port, launcher }))
+    }
+}
+
+impl Placement {
+    /// The CUDA device of this rank: that of its number on the host, or the only one that its launcher lets it see.
+    pub fn device(&self) -> Result<Device, DriverError> {
+        let seen = tessera_cuda::driver()?.device_count()?;
+        let own = u32::try_from(self.local_rank).unwrap_or(u32::MAX);
+        Device::cuda(if seen == 1 { 0 } else { own })
     }
 }
 

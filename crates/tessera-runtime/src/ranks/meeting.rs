@@ -94,6 +94,10 @@ impl Board for Seat {
         self.meeting.limits
     }
 
+    fn is_one_process(&self) -> bool {
+        true
+    }
+
     fn set(&self, name: &str, value: &[u8]) -> Result<(), RendezvousError> {
         self.meeting.table().values.insert(name.to_string(), value.to_vec());
         self.meeting.changed();

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tessera_cuda::{Nccl, NcclCall, NcclComm, NcclError, NcclId, NcclOperation, NcclReduction, queue_nccl};
-use tessera_driver::{DevicePtr, Event, StreamHandle};
+use tessera_cuda::{Nccl, NcclCall, NcclComm, NcclError, NcclId, NcclOperation, NcclReduction, OnComm, queue_nccl};
+use tessera_driver::{DeviceOrdinal, DevicePtr, DriverError, Event, StreamHandle};
 use tessera_types::DType;
 
 use crate::device::{Device, DriverDevice};
@@ -169,6 +169,9 @@ impl NcclRank {
             let reason = format!("NCCL exchanges between CUDA devices, and this rank's is `{device}`");
             return Err(RendezvousError::Library { rank: board.rank(), reason }.into());
         };
+        if board.is_one_process() {
+            open_memory(&driver).map_err(TensorError::from)?;
+        }
         let name = board.next("nccl");
         let shared = Arc::new(Shared { comms: Mutex::default(), failed: Mutex::default(), board: Arc::clone(&board), name });
         let scratch = Tensor::zeros_on(DType::F32, &[1], device)?;
@@ -294,11 +297,16 @@ impl NcclRank {
         NcclCall { operation, count, dtype: call.dtype().unwrap_or(DType::F32), source, result }
     }
 
+    /// Calls as the library takes them. Those without elements are none for it.
+    fn on_comms<'a>(&'a self, calls: &'a [Call], comms: &'a [NcclComm]) -> impl Iterator<Item = OnComm<'a>> {
+        let all = calls.iter().zip(comms).map(|(call, comm)| (comm, call.group.size(), self.translated(call)));
+        all.filter(|(.., call)| call.count > 0)
+    }
+
     /// Queues calls that were made ready, and waits until they are queued.
     fn queue(&self, calls: &[Call], names: &[CallName], comms: &[NcclComm], stream: StreamHandle) -> Result<(), ExchangeError> {
         let Some(name) = names.first() else { return Ok(()) };
-        let queued: Vec<_> =
-            calls.iter().zip(comms).map(|(call, comm)| (comm, call.group.size(), self.translated(call))).collect();
+        let queued: Vec<_> = self.on_comms(calls, comms).collect();
         queue_nccl(&queued, &vec![stream; queued.len()]).map_err(|error| transport(&error, name))?;
         self.until_queued(calls, names, comms)
     }
@@ -341,6 +349,17 @@ impl NcclRank {
     fn written(calls: &[Call]) {
         calls.iter().filter_map(|call| call.result.as_ref()).for_each(|result| result.memory.set_poisoned(false));
     }
+}
+
+/// Lets the other devices reach the memory of tensors of this one: in one process the library copies from one to the other directly.
+fn open_memory(device: &DriverDevice) -> Result<(), DriverError> {
+    let (table, own) = (device.context().table()?, device.context().device());
+    for other in (0..table.device_count()?).map(DeviceOrdinal).filter(|&other| other != own) {
+        if table.pool_open.is_some() && table.peer_can_access(other, own)? {
+            table.pool_open(own, other)?;
+        }
+    }
+    Ok(())
 }
 
 fn transport(error: &NcclError, call: &CallName) -> ExchangeError {
@@ -415,8 +434,8 @@ pub fn start_together(ranks: &mut [NcclRank], calls: &[Vec<Call>]) -> Result<Vec
     })?;
     let (mut queued, mut streams) = (Vec::new(), Vec::new());
     for ((rank, calls), (_, comms)) in ranks.iter().zip(calls).zip(&prepared) {
-        for (call, comm) in calls.iter().zip(comms) {
-            queued.push((comm, call.group.size(), rank.translated(call)));
+        for call in rank.on_comms(calls, comms) {
+            queued.push(call);
             streams.push(rank.stream(None));
         }
     }

@@ -9,7 +9,7 @@ use tessera_driver::{Event, StreamHandle};
 use tessera_launch::LaunchGrid;
 
 use super::choice::Choice;
-use super::region::SymmetricMemory;
+use super::region::{Layout, SymmetricMemory};
 use super::variant::{Algorithm, Combining, Form, Numbers, SOURCE, THREADS, Variant};
 use crate::device::Device;
 use crate::error::TensorError;
@@ -63,26 +63,23 @@ impl NvlinkCommunicator {
         Ok(NvlinkCommunicator { inner, memory: Arc::new(memory), device, choice, limit, kernels, calls: 0, failure })
     }
 
+    /// Over regions of its own, on the device of `inner`, whose ranks are all on this machine; the choice is the model's.
+    ///
+    /// # Errors
+    /// Ranks without a device, and those of [`SymmetricMemory::meet`].
+    pub fn over(mut inner: Box<dyn Communicator>, limit: Duration) -> Result<NvlinkCommunicator, ExchangeError> {
+        let Device::Driver(device) = inner.device().clone() else {
+            let reason = "ranks on the CPU have no memory that kernels of others reach".to_string();
+            return Err(ExchangeError::Mismatch { reason });
+        };
+        let memory = SymmetricMemory::meet(&device, Layout::default(), inner.as_mut())?;
+        let choice = Choice::of_ranks(memory.ranks());
+        NvlinkCommunicator::new(inner, memory, choice, limit)
+    }
+
     /// What does a call here; `None` where the inner communicator does it.
     pub fn algorithm(&self, call: &Call) -> Option<Algorithm> {
         self.choice.algorithm(call, self.memory.ranks(), self.memory.layout()).map(|(algorithm, _)| algorithm)
-    }
-
-    /// Queues a call and does not watch it: for streams that record a graph, and for whoever waits for the stream. False where the
-    /// inner communicator would do it, and nothing was queued. [`NvlinkCommunicator::check`] tells whether all went well.
-    ///
-    /// # Errors
-    /// Arguments that do not fit, and what the driver refuses.
-    pub fn enqueue(&mut self, call: &Call, stream: StreamHandle) -> Result<bool, ExchangeError> {
-        call.check(self.ranks())?;
-        let Some((algorithm, combine)) = self.choice.algorithm(call, self.memory.ranks(), self.memory.layout()) else {
-            return Ok(false);
-        };
-        self.calls += 1;
-        let name = self.name(call);
-        self.sound(&name)?;
-        self.queue(call, (algorithm, combine), stream, &name)?;
-        Ok(true)
     }
 
     /// Whether all ranks came in time to every call that has ended.
@@ -92,6 +89,27 @@ impl NvlinkCommunicator {
     pub fn check(&self) -> Result<(), ExchangeError> {
         let name = CallName { rank: self.rank(), number: self.calls, signature: "calls that were queued".to_string() };
         verdict(&self.memory, &self.failure, name, self.limit)
+    }
+
+    /// Queues those of some calls that there are kernels for: the last one's name, and the calls that are left.
+    fn own(&mut self, calls: &[Call], stream: StreamHandle) -> Result<(Option<CallName>, Vec<Call>), ExchangeError> {
+        let (mut last, mut rest) = (None, Vec::new());
+        for call in calls {
+            call.check(self.ranks())?;
+            let Some(how) = self.choice.algorithm(call, self.memory.ranks(), self.memory.layout()) else {
+                rest.push(call.clone());
+                continue;
+            };
+            self.calls += 1;
+            let name = self.name(call);
+            self.sound(&name)?;
+            self.queue(call, how, stream, &name)?;
+            if let Some(result) = &call.result {
+                result.memory.set_poisoned(false);
+            }
+            last = Some(name);
+        }
+        Ok((last, rest))
     }
 
     fn name(&self, call: &Call) -> CallName {
@@ -199,28 +217,10 @@ impl Communicator for NvlinkCommunicator {
     }
 
     fn start(&mut self, calls: &[Call], stream: Option<StreamHandle>) -> Result<Pending, ExchangeError> {
-        let (mut own, mut rest) = (Vec::new(), Vec::new());
-        for call in calls {
-            call.check(self.ranks())?;
-            match self.choice.algorithm(call, self.memory.ranks(), self.memory.layout()) {
-                Some(how) => own.push((call, how)),
-                None => rest.push(call.clone()),
-            }
-        }
-        if own.is_empty() {
-            return self.inner.start(calls, stream);
-        }
         let start = Instant::now();
         let (asked, stream) = (stream, stream.unwrap_or_else(|| self.memory.device().stream().handle()));
-        let mut last = None;
-        for (call, how) in own {
-            self.calls += 1;
-            let name = self.name(call);
-            self.sound(&name)?;
-            self.queue(call, how, stream, &name)?;
-            last = Some(name);
-        }
-        let Some(name) = last else { return Ok(Pending::done()) };
+        let (last, rest) = self.own(calls, stream)?;
+        let Some(name) = last else { return self.inner.start(calls, asked) };
         let event = self.memory.device().context().event().map_err(TensorError::from)?;
         event.record_in(stream).map_err(TensorError::from)?;
         let inner = if rest.is_empty() { None } else { Some(self.inner.start(&rest, asked)?) };
@@ -228,11 +228,10 @@ impl Communicator for NvlinkCommunicator {
         Ok(Pending::of(Queued { event, memory, failure, name, start, inner, _tensors: calls.to_vec() }))
     }
 
+    /// [`NvlinkCommunicator::check`] tells whether all ranks came, once the stream was waited for.
     fn enqueue(&mut self, calls: &[Call], stream: StreamHandle) -> Result<(), ExchangeError> {
-        match calls {
-            [one] if NvlinkCommunicator::enqueue(self, one, stream)? => Ok(()),
-            calls => self.inner.enqueue(calls, stream),
-        }
+        let (_, rest) = self.own(calls, stream)?;
+        if rest.is_empty() { Ok(()) } else { self.inner.enqueue(&rest, stream) }
     }
 
     fn abort(&mut self, reason: &str) {
