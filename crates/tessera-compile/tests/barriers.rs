@@ -456,6 +456,10 @@ impl Seen {
             };
             let mut wanted = data.clone();
             if let Err(why) = run_with(schedules()[0].clone(), &device.kernel, case.grid, &mut wanted) {
+                // An array without elements has no tensor map: a launch of the runtime's has one over an element in its place.
+                if why.starts_with("`tensor_map_encode` failed") && why.contains("has 0 elements") {
+                    continue;
+                }
                 self.wrong.push(format!("{name}: {}", first_lines(&why, 6)));
                 continue;
             }
