@@ -8,7 +8,7 @@
 //! | which subject lowers an operation | `operation` |
 //! | values, registers, the kernel's frame | `bound`, `lowering`, `place`, `frame`, `scratch`, `parts`, `recording` |
 //! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
-//! | tiles | `shape`, `remap`, `reduce`, `scan`, `product`, `spread`, `matrix`, `warpgroup` |
+//! | tiles | `shape`, `remap`, `reduce`, `scan`, `scan_levels`, `product`, `spread`, `matrix`, `warpgroup` |
 //! | memory | `view`, `memory`, `vectors`, `atomic`, `shared`, `turn`, `access`, `conflicts`, `sectors`, `engine`, `send` |
 //! | blocks of a cluster | `cluster`, `gather` |
 //! | control flow and threads | `control`, `threads`, `rings`, `debug`, `print`, `timeline` |
