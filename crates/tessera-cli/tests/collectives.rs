@@ -24,8 +24,20 @@ fn summaries(lines: &str) -> Vec<Value> {
 
 #[test]
 fn threads_and_processes_take_turns() {
-    let arguments =
-        ["bench", "all_reduce", "all_to_all", "--ranks", "3", "--precision", "bf16", "--sizes", "bytes=4096", "--json", "--timed", "2"];
+    let arguments = [
+        "bench",
+        "all_reduce",
+        "all_to_all",
+        "--ranks",
+        "3",
+        "--precision",
+        "bf16",
+        "--sizes",
+        "bytes=4096",
+        "--json",
+        "--timed",
+        "2",
+    ];
     let (code, out, err) = texts(&command(&arguments).output().expect("it runs"));
     assert_eq!(code, 0, "{out}{err}");
     let rows = summaries(&out);
@@ -41,7 +53,13 @@ fn threads_and_processes_take_turns() {
 
 /// A rank that a launcher would start.
 fn rank(rank: usize, ranks: usize, port: u16, arguments: &[&str]) -> Child {
-    let variables = [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", ranks), ("LOCAL_WORLD_SIZE", ranks), ("MASTER_PORT", usize::from(port))];
+    let variables = [
+        ("RANK", rank),
+        ("LOCAL_RANK", rank),
+        ("WORLD_SIZE", ranks),
+        ("LOCAL_WORLD_SIZE", ranks),
+        ("MASTER_PORT", usize::from(port)),
+    ];
     let mut command = command(arguments);
     command.env("MASTER_ADDR", "127.0.0.1").stdout(Stdio::piped()).stderr(Stdio::piped());
     command.envs(variables.map(|(name, value)| (name, value.to_string()))).spawn().expect("it starts")
@@ -90,8 +108,18 @@ fn what_cannot_be_done_is_told_before_ranks_start() {
 
 #[test]
 fn a_baseline_that_does_not_start_is_told_once() {
-    let arguments =
-        ["bench", "all_reduce", "--precision", "bf16", "--sizes", "bytes=4096", "--over", "threads", "--baseline", "none=sh -c exit"];
+    let arguments = [
+        "bench",
+        "all_reduce",
+        "--precision",
+        "bf16",
+        "--sizes",
+        "bytes=4096",
+        "--over",
+        "threads",
+        "--baseline",
+        "none=sh -c exit",
+    ];
     let (code, _, err) = texts(&command(&arguments).output().expect("it runs"));
     assert_eq!(code, 4, "{err}");
     assert!(err.contains("`none`: rank 0 of `none`: its process ended") && !err.contains("No such file"), "{err}");
@@ -106,7 +134,19 @@ fn a_baseline_beside_has_its_ways() {
         return;
     }
     let baseline = format!("torch=python3 {}", script.display());
-    let arguments = ["bench", "all_reduce", "--precision", "bf16", "--sizes", "bytes=4096", "--over", "threads", "--json", "--baseline", &baseline];
+    let arguments = [
+        "bench",
+        "all_reduce",
+        "--precision",
+        "bf16",
+        "--sizes",
+        "bytes=4096",
+        "--over",
+        "threads",
+        "--json",
+        "--baseline",
+        &baseline,
+    ];
     let (code, out, err) = texts(&command(&arguments).output().expect("it runs"));
     assert_eq!(code, 0, "{out}{err}");
     assert!(summaries(&out).iter().any(|row| row["impl"] == "torch gloo" && row["status"] != "unsupported"), "{out}");

@@ -58,7 +58,7 @@ pub use tessera_compile::{Choices, CompileOptions, OptLevel, PossiblePlan, Shari
 pub use tessera_cuda::captured;
 pub use tessera_driver::StreamHandle;
 pub use tessera_launch::{
-    Argument, Array, CodeOrigin, Constant, DeviceKernel, Interface, KernelResources, LaunchGrid, ModuleCache,
-    Change, ModuleCacheCounters, Placed, PoolCounters, Prepared, ProfilerRange, Report, Span, Timeline,
+    Argument, Array, Change, CodeOrigin, Constant, DeviceKernel, Interface, KernelResources, LaunchGrid, ModuleCache,
+    ModuleCacheCounters, Placed, PoolCounters, Prepared, ProfilerRange, Report, Span, Timeline,
 };
 pub use tessera_lock as lock;

@@ -4,13 +4,15 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tessera::bench::collectives::{
     Collective, CollectiveSelection, CollectiveSuite, Member, Team, Way, Wired, serve_member, serve_wired,
 };
 use tessera::bench::device::{DeviceTimer, Supervisor, Timing};
 use tessera::bench::{EndRecord, Exit, Mode, Results, Sizes};
-use tessera::runtime::ranks::{Communicator, Limits, Meeting, Nccl, NcclRank, Placement, World};
+use tessera::runtime::ranks::nvlink::NvlinkCommunicator;
+use tessera::runtime::ranks::{Communicator, ExchangeError, Limits, Meeting, Nccl, NcclRank, Placement, World};
 use tessera::runtime::{Device, DeviceName, Knobs};
 use tessera::types::{DType, Policy};
 
@@ -27,6 +29,9 @@ const SUITE: &str = "collectives";
 const QUICK: [u64; 4] = [4 << 10, 64 << 10, 1 << 20, 16 << 20];
 /// Ranks on the CPU when none are named.
 const RANKS: usize = 2;
+/// The way that has kernels of its own, and how long one of them waits for another rank.
+const NVLINK: &str = "nvlink";
+const NVLINK_LIMIT: Duration = Duration::from_secs(20);
 
 /// Whether the subjects are collectives.
 ///
@@ -122,9 +127,9 @@ impl Place {
     fn ways(&self) -> &'static [&'static str] {
         match self {
             Place::Cpu => &["threads", "tcp"],
-            Place::Devices => &["nccl"],
+            Place::Devices => &[NVLINK, "nccl"],
             Place::Launched(_, device) if device.is_cpu() => &["tcp"],
-            Place::Launched(..) => &["nccl"],
+            Place::Launched(..) => &["nccl", NVLINK],
         }
     }
 }
@@ -240,7 +245,12 @@ fn timing(arguments: &Bench, place: &Place) -> Result<Timing, Failure> {
 }
 
 /// Measures collectives; nothing comes of ranks other than 0 of a launcher. On one host a child does it, which a rank that hangs may end.
-pub(crate) fn bench(arguments: &Bench, mode: Mode, path: &Path, previous: Option<&Results>) -> Result<Option<EndRecord>, Failure> {
+pub(crate) fn bench(
+    arguments: &Bench,
+    mode: Mode,
+    path: &Path,
+    previous: Option<&Results>,
+) -> Result<Option<EndRecord>, Failure> {
     // What is wrong is told before ranks are started.
     refuse_without_effect(arguments)?;
     let place = place(arguments)?;
@@ -315,7 +325,12 @@ fn on_devices(
     for name in chosen(arguments, &Place::Devices)? {
         let (meeting, nccl, devices) = (Meeting::new(ranks), nccl.clone(), devices.clone());
         ways.push(Way::devices(name, ranks, move |rank| {
-            by_nccl(&nccl, &meeting, &devices[rank], rank).map(|own| Box::new(own) as Box<dyn Communicator>)
+            let own = by_nccl(&nccl, &meeting, &devices[rank], rank)?;
+            if name == NVLINK {
+                by_nvlink(own).map_err(|error| error.to_string())
+            } else {
+                Ok(Box::new(own) as Box<dyn Communicator>)
+            }
         }));
     }
     ways.extend(baselines(arguments, ranks, "cuda")?);
@@ -323,6 +338,11 @@ fn on_devices(
     let suite = CollectiveSuite::select(selection, ways).map_err(Failure::usage)?;
     let suite = suite.on_devices(accelerator, available, timing == Timing::GRAPH);
     measure(&suite, arguments, &name, mode, path, previous)
+}
+
+/// Own kernels where they are the faster, and NCCL for the rest.
+fn by_nvlink(own: NcclRank) -> Result<Box<dyn Communicator>, ExchangeError> {
+    Ok(Box::new(NvlinkCommunicator::over(Box::new(own), NVLINK_LIMIT)?))
 }
 
 fn by_nccl(nccl: &Nccl, meeting: &Meeting, device: &Device, rank: usize) -> Result<NcclRank, String> {
@@ -345,7 +365,15 @@ fn launched(
         Device::Cpu => ("tcp", Box::new(world.tcp().map_err(Failure::environment)?)),
         Device::Driver(_) => {
             let nccl = Knobs::nccl().map_err(Failure::environment)?;
-            ("nccl", Box::new(NcclRank::join(&nccl, Arc::new(world.clone()), device).map_err(Failure::environment)?))
+            let own = NcclRank::join(&nccl, Arc::new(world.clone()), device).map_err(Failure::environment)?;
+            match arguments.over.as_slice() {
+                [name] if name == NVLINK => (NVLINK, by_nvlink(own).map_err(Failure::environment)?),
+                [] | [_] => ("nccl", Box::new(own)),
+                _ => {
+                    let message = "ranks that a launcher started exchange in one way\nhelp: write `--over` once";
+                    return Err(Failure::usage(message));
+                }
+            }
         }
     };
     let mut member = Member::new(exchanges, name);

@@ -9,7 +9,7 @@ use tessera_driver::{Event, StreamHandle};
 use tessera_launch::LaunchGrid;
 
 use super::choice::Choice;
-use super::region::SymmetricMemory;
+use super::region::{Layout, SymmetricMemory};
 use super::variant::{Algorithm, Combining, Form, Numbers, SOURCE, THREADS, Variant};
 use crate::device::Device;
 use crate::error::TensorError;
@@ -61,6 +61,20 @@ impl NvlinkCommunicator {
         let device = Device::Driver(memory.device().clone());
         let (kernels, failure) = (BTreeMap::new(), Arc::default());
         Ok(NvlinkCommunicator { inner, memory: Arc::new(memory), device, choice, limit, kernels, calls: 0, failure })
+    }
+
+    /// Over regions of its own, on the device of `inner`, whose ranks are all on this machine; the choice is the model's.
+    ///
+    /// # Errors
+    /// Ranks without a device, and those of [`SymmetricMemory::meet`].
+    pub fn over(mut inner: Box<dyn Communicator>, limit: Duration) -> Result<NvlinkCommunicator, ExchangeError> {
+        let Device::Driver(device) = inner.device().clone() else {
+            let reason = "ranks on the CPU have no memory that kernels of others reach".to_string();
+            return Err(ExchangeError::Mismatch { reason });
+        };
+        let memory = SymmetricMemory::meet(&device, Layout::default(), inner.as_mut())?;
+        let choice = Choice::of_ranks(memory.ranks());
+        NvlinkCommunicator::new(inner, memory, choice, limit)
     }
 
     /// What does a call here; `None` where the inner communicator does it.
