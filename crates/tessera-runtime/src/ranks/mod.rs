@@ -10,6 +10,7 @@
 //! | [`SimulatedRank`] | threads of one process, that meet in a [`Meeting`] | on the CPU, in memory |
 //! | [`TcpRank`] | processes, that meet in a [`World`] | on the CPU, over TCP |
 //! | [`NcclRank`] | threads or processes with a CUDA device each | by NCCL |
+//! | [`nvlink::NvlinkCommunicator`] | the same, on one host | by our own kernels, where they are faster |
 //! | [`Checked`] | those of another one | after the ranks have compared their calls |
 //!
 //! Invariant: what a rank computes depends on the arguments and the kind of communicator alone, not on which rank was faster.
