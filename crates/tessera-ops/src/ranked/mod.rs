@@ -30,7 +30,7 @@ pub enum RankedError {
     Exchange(#[from] ExchangeError),
     /// An operator does not take what it is given.
     #[error(transparent)]
-    Call(#[from] CallError),
+    Call(Box<CallError>),
     /// A kernel does not run.
     #[error(transparent)]
     Kernel(#[from] KernelError),
@@ -45,6 +45,12 @@ pub enum RankedError {
         /// What does not fit, and what would.
         why: String,
     },
+}
+
+impl From<CallError> for RankedError {
+    fn from(error: CallError) -> RankedError {
+        RankedError::Call(Box::new(error))
+    }
 }
 
 /// Queues an operator on the lane that computes.
