@@ -75,8 +75,8 @@ fn drawn(seed: u64, ranks: usize, count: usize) -> Vec<Drawn> {
 
 impl Drawn {
     /// What a rank gives: small enough that all of them together are exact in the type.
-    fn value(&self, rank: usize, at: usize) -> i64 {
-        let word = RandomStream::named(self.key, &format!("rank {rank}")).word(at as u64) >> 20;
+    fn value(&self, stream: &RandomStream, at: usize) -> i64 {
+        let word = stream.word(at as u64) >> 20;
         match (self.operation.reduction(), self.dtype) {
             (Some(Reduction::Prod), DType::U8 | DType::U32) => 1,
             (Some(Reduction::Prod), _) => 1 - 2 * (word % 2) as i64,
@@ -86,11 +86,22 @@ impl Drawn {
     }
 
     fn given(&self, rank: usize, elements: usize) -> Vec<i64> {
-        (0..elements).map(|at| self.value(rank, at)).collect()
+        let stream = self.stream(rank);
+        (0..elements).map(|at| self.value(&stream, at)).collect()
     }
 
-    fn combined(&self, reduction: Reduction, at: usize) -> f64 {
-        let all = self.ranks.iter().map(|&rank| self.value(rank, at));
+    /// Where a rank's values come from.
+    fn stream(&self, rank: usize) -> RandomStream {
+        RandomStream::named(self.key, &format!("rank {rank}"))
+    }
+
+    fn combined(&self, reduction: Reduction, range: std::ops::Range<usize>) -> Vec<f64> {
+        let streams: Vec<RandomStream> = self.ranks.iter().map(|&rank| self.stream(rank)).collect();
+        range.map(|at| self.combined_at(reduction, &streams, at)).collect()
+    }
+
+    fn combined_at(&self, reduction: Reduction, streams: &[RandomStream], at: usize) -> f64 {
+        let all = streams.iter().map(|stream| self.value(stream, at));
         let count = self.ranks.len() as i64;
         (match reduction {
             Reduction::Sum => all.sum::<i64>(),
@@ -119,13 +130,13 @@ impl Drawn {
             Operation::AllReduce(reduction) => {
                 let source = own(length);
                 let result = if self.in_place { source.clone() } else { poison(length) };
-                (Some(source), Some(result), Some((0..length).map(|at| self.combined(reduction, at)).collect()))
+                (Some(source), Some(result), Some(self.combined(reduction, 0..length)))
             }
             Operation::ReduceScatter(reduction) => {
                 let source = own(n * length);
                 let result = if self.in_place { part(&source) } else { poison(length) };
                 let first = group.position * length;
-                (Some(source), Some(result), Some((first..first + length).map(|at| self.combined(reduction, at)).collect()))
+                (Some(source), Some(result), Some(self.combined(reduction, first..first + length)))
             }
             Operation::AllGather => {
                 let (result, source) = (poison(n * length), own(length));
