@@ -8,7 +8,7 @@
 //! ```
 
 use smallvec::SmallVec;
-use tessera_ir::{Shape, SharedType, Swizzle, bug};
+use tessera_ir::{Shape, SharedType, Swizzle, bug, collapsed_axes};
 use tessera_layout::{Axis, Distribution, LinearLayout, MatrixAccess, SharedLayout, matrix_access, wavefronts};
 use tessera_types::DType;
 
@@ -122,6 +122,16 @@ impl Arrangement {
         };
         self.slabs = self.slabs.map(|slabs| Slabs { axis: axis_of(slabs.axis), ..slabs });
         self
+    }
+
+    /// The same memory with neighbouring axes as one; `None` where they do not lie one behind the other, as in slabs of lines.
+    pub fn collapsed(mut self, shape: &[u32]) -> Option<Arrangement> {
+        let dense = |axis: usize| self.strides[axis - 1] == self.strides[axis] * u64::from(self.shape[axis]);
+        let groups = collapsed_axes(&self.shape, shape).filter(|_| self.slabs.is_none())?;
+        groups.iter().all(|axes| axes.clone().skip(1).all(dense)).then_some(())?;
+        self.strides = groups.iter().map(|axes| self.strides[axes.end - 1]).collect();
+        self.shape = shape.into();
+        Some(self)
     }
 
     /// How a tile comes out of it by `ldmatrix`, or gets there by `stmatrix`, where its lines are made of whole rows of matrices.

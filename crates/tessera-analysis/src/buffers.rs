@@ -91,7 +91,9 @@ fn passed_on(func: &Func, op: Op) -> Vec<(Value, Value)> {
     let data = &func.ops[op];
     let pairs = |from: &[Value], to: &[Value]| from.iter().copied().zip(to.iter().copied()).collect::<Vec<_>>();
     let mut found = match &data.kind {
-        OpKind::Tile(TileOp::SliceShared {} | TileOp::SubviewShared { .. } | TileOp::TransposeShared { .. }) => {
+        OpKind::Tile(
+            TileOp::SliceShared {} | TileOp::SubviewShared { .. } | TileOp::TransposeShared { .. } | TileOp::CollapseShared {},
+        ) => {
             vec![(data.one(0), data.result())]
         }
         OpKind::Tile(TileOp::Slot { buffer }) => {

@@ -94,6 +94,30 @@ impl Part {
     }
 }
 
+/// The box of a tile's axes, but the last one, that a warp's rows are: rows run through the later of these axes first. `None` where they are no box,
+/// or where they go through several axes that are no powers of two.
+///
+/// ```text
+/// 128 x 256           16
+/// 2 x 8 x 8 x 256     1 x 2 x 8
+/// ```
+pub fn box_of_rows(tile: &[u32]) -> Option<Vec<u32>> {
+    let (_, lead) = tile.split_last().filter(|(_, lead)| !lead.is_empty())?;
+    let mut own = vec![1; lead.len()];
+    let along: Vec<usize> = (0..lead.len()).filter(|&axis| lead[axis] != 1).collect();
+    if let &[rows] = &along[..] {
+        own[rows] = WARP_ROWS as u32;
+        return Some(own);
+    }
+    let mut left = WARP_ROWS as u32;
+    for &axis in along.iter().rev() {
+        lead[axis].is_power_of_two().then_some(())?;
+        own[axis] = left.min(lead[axis]);
+        left /= own[axis];
+    }
+    (left == 1).then_some(own)
+}
+
 /// How a warpgroup takes a part line by line, so many neighbours a thread: lanes side by side have what lies side by side, and each warp the rows
 /// that it has of the sums. `None` where neighbours are no power of two, or more than a line.
 ///
@@ -184,6 +208,15 @@ mod tests {
         assert_eq!(of(224, DType::F16), Some((32, 7)));
         assert_eq!(of(176, DType::BF16), Some((16, 11)));
         assert_eq!((of(8, DType::BF16), of(176, DType::F32), of(160, DType::F32)), (None, None, Some((32, 5))));
+    }
+
+    #[test]
+    fn rows_of_a_warp_are_a_box_of_several_axes() {
+        assert_eq!(box_of_rows(&[192, 256]), Some(vec![16]));
+        assert_eq!(box_of_rows(&[1, 128, 1, 256]), Some(vec![1, 16, 1]));
+        assert_eq!(box_of_rows(&[2, 8, 8, 1, 256]), Some(vec![1, 2, 8, 1]));
+        assert_eq!(box_of_rows(&[32, 2, 2, 64]), Some(vec![4, 2, 2]));
+        assert_eq!((box_of_rows(&[2, 96, 64]), box_of_rows(&[4, 2, 64]), box_of_rows(&[64])), (None, None, None));
     }
 
     #[test]

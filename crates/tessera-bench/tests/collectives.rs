@@ -8,6 +8,7 @@ use tessera_bench::collectives::{
     Answer, Ask, Collective, CollectiveError, CollectiveSelection, CollectiveSuite, Form, Inputs, Lines, Make, Member, Team, Way,
     Wired, digest_of, serve_member, serve_wired,
 };
+use tessera_bench::scale::{Algorithm, recorded};
 use tessera_bench::{GateOptions, GateReport, Mode, Monotonic, Record, Results, RunOptions, Status, Suite, check, run, table};
 use tessera_driver::StreamHandle;
 use tessera_runtime::ranks::{Call, Communicator, ExchangeError, Meeting, Operation, Pending};
@@ -125,7 +126,8 @@ fn crooked(ranks: usize, wrong: Wrong) -> Way {
             Box::new(move || Ok(Box::new(Crooked { own, wrong, last: None }) as Box<dyn Communicator>)) as Make
         };
         let lines = Lines::threads("crooked", (0..ranks).map(make).collect());
-        Ok(Box::new(lines.with_patience(Duration::from_millis(1500))) as Box<dyn Team>)
+        let patience = if wrong == Wrong::Hangs { Duration::from_millis(1500) } else { Duration::from_secs(30) };
+        Ok(Box::new(lines.with_patience(patience)) as Box<dyn Team>)
     })
 }
 
@@ -239,6 +241,26 @@ fn rows_tell_bus_bandwidth_and_who_was_slowest() {
     }
     let text = table(&results).iter().map(|row| row.cells.join(" ")).collect::<Vec<_>>().join("\n");
     assert!(text.contains("all_reduce 4096x4 bf16 threads") && text.contains(", bus "), "{text}");
+}
+
+#[test]
+fn a_results_file_has_points_for_the_model() {
+    let way = Way::new("nccl", || {
+        let meeting = Meeting::new(2);
+        let make = |rank| {
+            let end = meeting.rank(rank);
+            Box::new(move || Ok(Box::new(end) as Box<dyn Communicator>)) as Make
+        };
+        Ok(Box::new(Lines::threads("nccl", (0..2).map(make).collect())) as Box<dyn Team>)
+    });
+    let asked = selection(&[Collective::AllReduce, Collective::AllGather], &[DType::BF16], &[4096, 524_288, 1 << 20], 2);
+    let points = recorded(&measured(&CollectiveSuite::select(&asked, vec![way]).expect("a suite")));
+    let told: Vec<_> = points.iter().map(|point| (point.algorithm, point.ranks, point.bytes)).collect();
+    // What protocol is between the two sizes is not known.
+    let mut sorted = told.clone();
+    sorted.sort();
+    assert_eq!(sorted, [(Algorithm::RingLl, 2, 4096), (Algorithm::Ring, 2, 1 << 20)]);
+    assert!(points.iter().all(|point| point.us > 0.0));
 }
 
 #[test]

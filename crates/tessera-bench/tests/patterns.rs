@@ -15,7 +15,7 @@ fn a_sparse_matrix_of_more_elements_than_a_chunk_is_right() {
             ..Shapes::default()
         }]),
     };
-    let library = Library::select(&selection, CompileOptions::default(), Device::cpu()).unwrap();
+    let library = Library::select(&selection, CompileOptions::default(), Device::Cpu).unwrap();
     let mut subject = library.build(&library.cases()[0], TESSERA).unwrap();
     let report = check(&mut *subject, GateOptions { seeds: 1, suite_seed: 3, tolerance: None, specials: true }).unwrap();
     assert_eq!(report.status, Status::Ok, "{:?}", report.reason);

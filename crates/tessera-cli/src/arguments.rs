@@ -469,7 +469,7 @@ pub(crate) struct Bench {
     /// the CPU, all GPUs on `cuda` when absent. Under a launcher (torchrun, MPI, Slurm) they are the processes that it started.
     #[arg(long, value_name = "N")]
     pub(crate) ranks: Option<usize>,
-    /// How ranks of collectives exchange: `threads`, `tcp` on the CPU, `nccl`, `tessera` on `cuda`; all of them in turns when absent.
+    /// How ranks of collectives exchange: `threads`, `tcp` on the CPU, `nvlink`, `nccl` on `cuda`; all of them in turns when absent.
     #[arg(long, value_name = "WAY,...", value_delimiter = ',')]
     pub(crate) over: Vec<String>,
     /// Be one rank that `bench` asks on the standard input.

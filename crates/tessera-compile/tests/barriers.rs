@@ -358,9 +358,11 @@ const WITHOUT_DATA: [(&str, &str); 22] = [
 
 /// Barriers that no case, or none of a short run, shows to be needed: threads use what they have brought themselves, a loop before them has no
 /// rounds, or only other blocks could tell. Which thread brings what is decided by layouts and by the lowering, behind the pass.
-const OWN: [(&str, &str, Arch, usize); 49] = [
+const OWN: [(&str, &str, Arch, usize); 51] = [
     // Each warp writes the 16 rows of Q, a head's, that its part of the first product reads.
     ("attention.py", "few_queries_split", Arch::Sm90a, 19),
+    ("attention_decode.py", "attention_decode", Arch::Sm90a, 37),
+    ("attention_decode.py", "attention_decode_alibi", Arch::Sm90a, 37),
     // Behind the tiles of keys that all queries see: in the short run's case there are none.
     ("attention.py", "few_queries", Arch::Sm80, 115),
     // Lines of the small cases begin anywhere: threads bring them, and nothing is on its way when they are read.
@@ -454,6 +456,10 @@ impl Seen {
             };
             let mut wanted = data.clone();
             if let Err(why) = run_with(schedules()[0].clone(), &device.kernel, case.grid, &mut wanted) {
+                // An array without elements has no tensor map: a launch of the runtime's has one over an element in its place.
+                if why.starts_with("`tensor_map_encode` failed") && why.contains("has 0 elements") {
+                    continue;
+                }
                 self.wrong.push(format!("{name}: {}", first_lines(&why, 6)));
                 continue;
             }

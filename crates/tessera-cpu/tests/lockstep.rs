@@ -495,6 +495,34 @@ fn product(middle: &str) -> String {
 }
 
 #[test]
+fn axes_of_a_buffer_as_one() {
+    // Thread t writes (t / 32, t / 8 % 4, t % 8) and reads (t % 8, t / 8) of the same buffer as a matrix.
+    let body = "
+  %t = tile.thread_id : tile<i32>
+  %eight = constant {value=i32(8)} : tile<i32>
+  %four = constant {value=i32(4)} : tile<i32>
+  %p = offset %x, %t : tile<ptr<f32>>
+  %v, %k = load_ptr_tko %p : tile<f32>, token
+  %s = tile.alloc_shared {align=16} : shared<2x4x8xf32>
+  %row = divi %t, %eight {rounding=zero} : tile<i32>
+  %column = remi %t, %eight : tile<i32>
+  %first = divi %row, %four {rounding=zero} : tile<i32>
+  %second = remi %row, %four : tile<i32>
+  tile.store_element %v, %s, [%first, %second, %column]
+  tile.barrier
+  %m = tile.collapse_shared %s : shared<8x8xf32>
+  %w = tile.load_element %m, [%column, %row] : tile<f32>
+  %q = offset %y, %t : tile<ptr<f32>>
+  %stored = store_ptr_tko %q, %w : token
+  return";
+    let x: Vec<f32> = (0..64).map(|i| i as f32).collect();
+    let mut data = arrays(&x, &[0.0_f32; 64], 64);
+    launch(&function("f32", "f32", 2, "", body), [1, 1, 1], &mut data);
+    let turned: Vec<f32> = (0..64).map(|i| (i % 8 * 8 + i / 8) as f32).collect();
+    assert_eq!(data[3].read::<f32>(), turned);
+}
+
+#[test]
 fn products_from_shared_memory() {
     let x: Vec<u16> = (0..64 * 64).map(|i| half_of((i * 7 % 13) as f32 - 6.0)).collect();
     let value = |i: usize| (i * 7 % 13) as f32 - 6.0;

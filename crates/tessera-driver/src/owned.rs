@@ -132,8 +132,11 @@ impl Context {
         self.inner.handle
     }
 
-    /// Lets kernels of this context reach the memory of another device's context. False where the machine has no way.
+    /// Lets kernels of this context reach the memory of another device's context. False where the machine has no way; its own memory it reaches anyway.
     pub fn enable_peer(&self, other: &Context) -> Result<bool> {
+        if self.device() == other.device() {
+            return Ok(true);
+        }
         if !self.table()?.peer_can_access(self.device(), other.device())? {
             return Ok(false);
         }

@@ -61,6 +61,6 @@ pub use schedule::ScheduleOp;
 pub use tile::TileOp;
 pub use types::{
     Axis, DistributedType, Elem, Extent, Padding, RingType, Shape, SharedType, Swizzle, TensorType, TensorViewType, TileType,
-    TileViewType, Type, ViewKind,
+    TileViewType, Type, ViewKind, collapsed_axes,
 };
 pub use verify::{verify, verify_func};

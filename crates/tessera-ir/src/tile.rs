@@ -75,6 +75,8 @@ dialect! {
     SubviewShared = "tile.subview_shared" (buffer) { offsets: Shape } -> One : Special, Pure;
     /// The same memory under reordered axes: result axis `i` is buffer axis `permutation[i]`.
     TransposeShared = "tile.transpose_shared" (buffer) { permutation: Shape } -> One : Special, Pure;
+    /// The same memory with neighbouring axes as one, where these lie one behind the other; the result's extents say which.
+    CollapseShared = "tile.collapse_shared" (buffer) {} -> One : Special, Pure;
     /// The buffer's elements as a tile.
     LoadShared = "tile.load_shared" (buffer) {} -> One : Special, Read [read(shared, buffer, to(result))], [Together];
     /// Writes a tile to the whole buffer. With `matrices` by each warp's instruction for matrices of 8 rows of 16 bytes.
@@ -193,7 +195,8 @@ dialect! {
     /// Starts writing a buffer to a tile of a view; what lies outside the array is dropped.
     TmaStore = "tile.tma_store" (buffer, view, index: many) {} -> None : Special, Write [read(shared, buffer, stores), write(global, view, at(index), stores)], [Together];
     /// Stores a tile of products' sums to a view by the accelerator: each warp sends its own rows, some columns after the others, through
-    /// shared memory that belongs to the operation, and waits for no other warp. The accelerator goes on behind it.
+    /// shared memory that belongs to the operation, and waits for no other warp. The accelerator goes on behind it. Rows of sums go through all axes
+    /// of the view's tile but the last one.
     SendTile = "tile.send_tile" (value, view, index: many) {} -> None : Special, Write [write(global, view, at(index), from(value), stores)], [Together];
     /// The same by the lanes of each warp, for what the accelerator cannot address: lanes side by side write what lies side by side.
     StoreLines = "tile.store_lines" (value, view, index: many) {} -> None : Special, Write [write(global, view, at(index), from(value))], [Together];

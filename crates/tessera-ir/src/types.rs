@@ -22,6 +22,7 @@
 //! interpretation they use.
 
 use std::fmt;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 use tessera_layout::Distribution;
@@ -315,6 +316,62 @@ impl SharedType {
         let order = self.order.iter().filter(|&&axis| axis != 0).map(|&axis| axis - 1).collect();
         Some(SharedType { shape: shape.into(), order, ..self.clone() })
     }
+
+    /// The buffer under reordered axes: axis `i` is this one's `permutation[i]`; `None` where that does not name each axis once.
+    pub fn permuted(&self, permutation: &[u32]) -> Option<SharedType> {
+        let mut place: SmallVec<[Option<u32>; 4]> = SmallVec::from_elem(None, self.shape.len());
+        for (axis, &from) in permutation.iter().enumerate() {
+            *place.get_mut(from as usize)? = Some(axis as u32);
+        }
+        let place: SmallVec<[u32; 4]> = place.into_iter().collect::<Option<_>>()?;
+        (permutation.len() == place.len()).then(|| SharedType {
+            shape: permutation.iter().map(|&axis| self.shape[axis as usize]).collect(),
+            order: self.order.iter().map(|&axis| place[axis as usize]).collect(),
+            ..self.clone()
+        })
+    }
+
+    /// The buffer with neighbouring axes as one, so that it has these extents. The axes of each lie one behind the other in memory, and the fastest
+    /// axis, which swizzles and padding follow, stays alone.
+    ///
+    /// ```text
+    /// shared<2x8x8x64xbf16, swizzle=<3,4,3>>  as 128 x 64:  shared<128x64xbf16, swizzle=<3,4,3>>
+    /// ```
+    pub fn collapsed(&self, shape: &[u32]) -> Option<SharedType> {
+        let groups = collapsed_axes(&self.shape, shape)?;
+        let place = |axis: usize| self.order.iter().position(|&other| other as usize == axis);
+        let fastest = *self.order.last()? as usize;
+        let mut first: SmallVec<[(usize, u32); 4]> = SmallVec::new();
+        for (number, group) in groups.iter().enumerate() {
+            let start = place(group.start)?;
+            let dense = group.clone().enumerate().all(|(at, axis)| place(axis) == Some(start + at));
+            if !dense || group.len() > 1 && group.contains(&fastest) {
+                return None;
+            }
+            first.push((start, number as u32));
+        }
+        first.sort_unstable();
+        let order = first.into_iter().map(|(_, number)| number).collect();
+        Some(SharedType { shape: shape.into(), order, ..self.clone() })
+    }
+}
+
+/// Which neighbouring axes of `from` make each axis of `to`; `None` where it is not made of whole ones.
+pub fn collapsed_axes(from: &[u32], to: &[u32]) -> Option<Vec<Range<usize>>> {
+    let (mut groups, mut next) = (Vec::new(), 0);
+    for &extent in to {
+        let start = next;
+        let mut product = 1u64;
+        while next == start || product < u64::from(extent) {
+            product *= u64::from(*from.get(next)?);
+            next += 1;
+        }
+        if product != u64::from(extent) {
+            return None;
+        }
+        groups.push(start..next);
+    }
+    (next == from.len()).then_some(groups)
 }
 
 /// A queue of slots between the threads that fill them and the threads that use them.

@@ -8,6 +8,9 @@ What lies otherwise is arranged first. With a stride, pixels that lie STRIDE apa
 columns, and the box of a tap is a box of its phase.
 
     stride 2, 5 columns   0 1 2 3 4   ->   phase 0: 0 2 4    phase 1: 1 3 0      tap s reads column 2 q + s - PAD: phase (s - PAD) % 2
+
+Where a stride divides rows and columns of x with channels last, of one group and whole rounds, x lies so already (PARTED): phases of rows are an
+axis between rows, those of columns lie beside each other as channels do, x[n, row, phase of rows, column, phase of columns and channel].
 """
 import cuda.tile as ct
 import tessera
@@ -50,22 +53,30 @@ def arrange_weight(weight, W, LAST: ct.Constant[bool], TT: ct.Constant[int], TC:
 @tessera.kernel
 def conv2d(x, weight, bias, y, N: ct.Constant[int], ROUNDS: ct.Constant[int], CHUNKS: ct.Constant[int], S: ct.Constant[int],
            STRIDE: ct.Constant[int], PAD: ct.Constant[int], DILATION: ct.Constant[int], PHASES_H: ct.Constant[int],
-           PHASES_W: ct.Constant[int], FIRST: ct.Constant[int], tiles_p: int, tiles_q: int, tiles_o: int, ACC: ct.Constant,
+           PHASES_W: ct.Constant[int], FIRST: ct.Constant[int], PARTED: ct.Constant[bool], tiles_p: int, tiles_q: int, tiles_o: int,
+           ACC: ct.Constant,
            BIAS: ct.Constant[bool], LAST: ct.Constant[bool], TB: ct.Constant[int], TP: ct.Constant[int], TQ: ct.Constant[int],
            TN: ct.Constant[int], TK: ct.Constant[int]):
     at = ct.bid(0)
     i, j, b = at // tiles_q % tiles_p, at % tiles_q, at // tiles_q // tiles_p
     g, o = ct.bid(1) // tiles_o, ct.bid(1) % tiles_o
-    boxes = x.tiled_view((TB, TP, TQ, 1, TK), padding_mode=ZERO, traversal_steps=(1, 1, 1, 1, TK))
+    if PARTED:
+        boxes = x.tiled_view((TB, TP, 1, TQ, TK), padding_mode=ZERO, traversal_steps=(1, 1, 1, 1, TK))
+    else:
+        boxes = x.tiled_view((TB, TP, TQ, 1, TK), padding_mode=ZERO, traversal_steps=(1, 1, 1, 1, TK))
     acc = ct.zeros((TB * TP * TQ, TN), ACC)
     for k in range(ROUNDS):
         tap, c = k // CHUNKS, k % CHUNKS
         h, w = tap // S * DILATION - PAD, tap % S * DILATION - PAD
-        # The phase, of those that X has.
-        phase_h = h % STRIDE if PHASES_H > 1 else 0
-        phase_w = w % STRIDE if PHASES_W > 1 else 0
-        image = (phase_h * PHASES_W + phase_w) * N + b * TB
-        box = boxes.load((image, i * TP + h // STRIDE, j * TQ + w // STRIDE, g, c))
+        row, column = i * TP + h // STRIDE, j * TQ + w // STRIDE
+        if PARTED:
+            box = boxes.load((b * TB, row, h % STRIDE, column, w % STRIDE * CHUNKS + c))
+        else:
+            # The phase, of those that X has.
+            phase_h = h % STRIDE if PHASES_H > 1 else 0
+            phase_w = w % STRIDE if PHASES_W > 1 else 0
+            image = (phase_h * PHASES_W + phase_w) * N + b * TB
+            box = boxes.load((image, row, column, g, c))
         taps = ct.load(weight, (g, o, tap, c), (1, TN, 1, TK), padding_mode=ZERO).reshape((TN, TK))
         acc = ct.mma(box.reshape((TB * TP * TQ, TK)), ct.transpose(taps), acc)
     if BIAS:

@@ -1,11 +1,12 @@
 //! Own kernels over NVLink on all GPUs of this machine, or on emulated devices: checked first, then timed.
 //!
 //! ```text
-//! nvlink [--device cuda|emu] [--ranks N] [--check-only] [--seconds S]
+//! nvlink [--device cuda|emu] [--ranks N] [--share] [--check-only] [--seconds S]
 //! ```
 //! Each algorithm is checked with integers, whose sums are exact, and all ranks' bits are compared; then each size is timed with each
 //! algorithm that has room for it and with NCCL where it can be loaded, 20 calls in a graph, and the slowest rank's time is printed.
-//! Everything ends after `--seconds`.
+//! Everything ends after `--seconds`. With `--share` there may be more ranks than GPUs: they take the GPUs by turns, and exchange through their memory. That
+//! checks the kernels on a machine with one GPU; times are not those of NVLink.
 
 use std::error::Error;
 use std::sync::{Arc, Barrier};
@@ -27,21 +28,23 @@ const SAMPLES: usize = 25;
 struct Asked {
     emulated: bool,
     ranks: Option<usize>,
+    share: bool,
     check_only: bool,
     seconds: u64,
 }
 
 fn asked() -> Outcome<Asked> {
-    let mut asked = Asked { emulated: false, ranks: None, check_only: false, seconds: 240 };
+    let mut asked = Asked { emulated: false, ranks: None, share: false, check_only: false, seconds: 240 };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("`{word}` misses its value"));
         match word.as_str() {
             "--device" => asked.emulated = value()? == "emu",
             "--ranks" => asked.ranks = Some(value()?.parse()?),
+            "--share" => asked.share = true,
             "--check-only" => asked.check_only = true,
             "--seconds" => asked.seconds = value()?.parse()?,
-            _ => return Err(format!("`{word}` is no option: --device, --ranks, --check-only, --seconds").into()),
+            _ => return Err(format!("`{word}` is no option: --device, --ranks, --share, --check-only, --seconds").into()),
         }
     }
     Ok(asked)
@@ -60,7 +63,8 @@ fn devices(asked: &Asked) -> Outcome<Vec<DriverDevice>> {
             (table, asked.ranks.unwrap_or(count))
         }
     };
-    (0..wanted as u32).map(|ordinal| Ok(DriverDevice::open(Arc::clone(&table), ordinal)?)).collect()
+    let count = if asked.share { table.device_count()?.max(1) } else { u32::MAX };
+    (0..wanted as u32).map(|rank| Ok(DriverDevice::open(Arc::clone(&table), rank % count)?)).collect()
 }
 
 /// The choice that takes one algorithm for everything.

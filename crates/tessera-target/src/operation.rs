@@ -156,6 +156,7 @@ impl Lowering<'_> {
             | T::SliceShared {}
             | T::SubviewShared { .. }
             | T::TransposeShared { .. }
+            | T::CollapseShared {}
             | T::LoadShared {}
             | T::StoreShared { .. }
             | T::CopyShared {}

@@ -24,7 +24,7 @@ use super::memory::access_words;
 use super::view::step_of;
 use tessera_analysis::arrangement::engine_swizzle;
 use tessera_analysis::arrays::own_array;
-use tessera_analysis::sent::{HALF_BYTES, HALVES, Part, ROWS, WARP_ROWS, lines, parts};
+use tessera_analysis::sent::{HALF_BYTES, HALVES, Part, ROWS, WARP_ROWS, box_of_rows, lines, parts};
 
 /// The function has tiles that warpgroups send.
 pub(super) fn sends(func: &Func) -> bool {
@@ -53,8 +53,8 @@ impl Lowering<'_> {
         // Where the warp's rows begin, the contiguous axis first.
         let rank = ty.tile.len();
         let order: Vec<usize> = (0..rank).rev().collect();
-        let mut tile = vec![1; rank];
-        (tile[0], tile[1]) = (shape.columns as u32, WARP_ROWS as u32);
+        let own = box_of_rows(&ty.tile).ok_or_else(|| self.unsupported("a warp's rows are no box of the view's tile"))?;
+        let tile = std::iter::once(shape.columns as u32).chain(own.iter().rev().copied()).collect();
         let map = self.map_of(TensorMapPlan {
             param,
             axes: order.iter().map(|&axis| ty.dim_map[axis] as usize).collect(),
@@ -71,9 +71,12 @@ impl Lowering<'_> {
             let step = self.b.u32(step_of(&ty, axis) as u32);
             corner.push(self.b.mul(Ty::S32, index, step));
         }
-        let warp = self.warp();
-        let rows = self.b.u32(WARP_ROWS as u32);
-        corner[1] = self.b.mad(Ty::S32, warp, rows, corner[1]);
+        let (warp, rows) = (self.warp(), self.b.u32(WARP_ROWS as u32));
+        let along: Vec<usize> = (1..rank).filter(|&place| ty.tile[order[place]] != 1).collect();
+        let straight = if let &[place] = &along[..] { Some(place) } else { None };
+        if let Some(place) = straight {
+            corner[place] = self.b.mad(Ty::S32, warp, rows, corner[place]);
+        }
 
         let (base, within) = (self.staging(op)?, self.b.u32(3));
         let rows_of_a_warp = WARP_ROWS * shape.columns * u64::from(dtype.bits()) / 8;
@@ -93,9 +96,16 @@ impl Lowering<'_> {
             let half = self.b.u32(half as u32);
             let sent = self.b.add(Ty::U32, sent, half);
             let mut coordinates = corner.clone();
-            for (axis, moved) in [part.column, part.row].into_iter().enumerate() {
-                let moved = self.b.u32(moved as u32);
-                coordinates[axis] = self.b.add(Ty::S32, coordinates[axis], moved);
+            let (column, row) = (self.b.u32(part.column as u32), self.b.u32(part.row as u32));
+            coordinates[0] = self.b.add(Ty::S32, coordinates[0], column);
+            if let Some(place) = straight {
+                coordinates[place] = self.b.add(Ty::S32, coordinates[place], row);
+            } else {
+                let row = self.b.mad(Ty::U32, warp, rows, row);
+                let extents: Vec<u32> = along.iter().map(|&place| ty.tile[order[place]]).collect();
+                for (&place, moved) in along.iter().zip(self.place_of_row(row, &extents)) {
+                    coordinates[place] = self.b.add(Ty::S32, coordinates[place], moved);
+                }
             }
             self.b.when(leader, |b| {
                 b.tensor_store(map, &coordinates, sent);
@@ -103,6 +113,23 @@ impl Lowering<'_> {
             });
         }
         Ok(())
+    }
+
+    /// Where a row lies along the axes that rows go through, the first of these axes first; all are powers of two.
+    fn place_of_row(&mut self, row: Reg, extents: &[u32]) -> Vec<Reg> {
+        let (mut places, mut passed) = (Vec::new(), 0);
+        for (number, extent) in extents.iter().enumerate() {
+            let by = self.b.u32(passed);
+            let mut place = if passed == 0 { row } else { self.b.shr(Ty::U32, row, by) };
+            // Nothing is left of the row behind the last axis.
+            if number + 1 < extents.len() {
+                let mask = self.b.u32(extent - 1);
+                place = self.b.and(place, mask);
+            }
+            places.push(place);
+            passed += extent.trailing_zeros();
+        }
+        places
     }
 
     /// Stores a tile of sums line by line: what the copy engine cannot address.

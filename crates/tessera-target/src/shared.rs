@@ -112,6 +112,14 @@ impl Lowering<'_> {
                 let buffer = Buffer { base, lies: lies.permuted(permutation), entry };
                 self.bind(data.result(), Bound::Buffer(buffer));
             }
+            TileOp::CollapseShared {} => {
+                let Buffer { base, lies, entry } = self.buffer(data.one(0))?;
+                let Type::Shared(ty) = self.func.ty(data.result()) else { return Err(self.broken("no buffer")) };
+                let lies = lies
+                    .collapsed(&ty.shape)
+                    .ok_or_else(|| self.unsupported("axes that do not lie one behind the other are no one axis"))?;
+                self.bind(data.result(), Bound::Buffer(Buffer { base, lies, entry }));
+            }
             TileOp::LoadShared {} => {
                 let buffer = self.buffer(data.one(0))?;
                 let layout = self.layout(data.result())?;

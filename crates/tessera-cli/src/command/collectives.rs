@@ -127,7 +127,7 @@ impl Place {
     fn ways(&self) -> &'static [&'static str] {
         match self {
             Place::Cpu => &["threads", "tcp"],
-            Place::Devices => &["nccl", NVLINK],
+            Place::Devices => &[NVLINK, "nccl"],
             Place::Launched(_, device) if device.is_cpu() => &["tcp"],
             Place::Launched(..) => &["nccl", NVLINK],
         }

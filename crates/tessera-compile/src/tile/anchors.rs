@@ -439,9 +439,9 @@ fn is_of_ring(func: &Func, buffer: Value) -> bool {
     let Some(made) = func.defining_op(buffer).map(|op| &func.ops[op]) else { return false };
     match made.kind {
         OpKind::Tile(TileOp::Slot { .. }) => true,
-        OpKind::Tile(TileOp::SliceShared {} | TileOp::SubviewShared { .. } | TileOp::TransposeShared { .. }) => {
-            is_of_ring(func, made.one(0))
-        }
+        OpKind::Tile(
+            TileOp::SliceShared {} | TileOp::SubviewShared { .. } | TileOp::TransposeShared { .. } | TileOp::CollapseShared {},
+        ) => is_of_ring(func, made.one(0)),
         _ => false,
     }
 }

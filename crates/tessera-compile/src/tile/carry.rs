@@ -173,9 +173,9 @@ fn slot(func: &Func, buffer: Value) -> Option<(Value, Value)> {
     let data = &func.ops[func.defining_op(buffer)?];
     match data.kind {
         OpKind::Tile(TileOp::Slot { .. }) => Some((data.one(0), data.one(1))),
-        OpKind::Tile(TileOp::SliceShared {} | TileOp::SubviewShared { .. } | TileOp::TransposeShared { .. }) => {
-            slot(func, data.one(0))
-        }
+        OpKind::Tile(
+            TileOp::SliceShared {} | TileOp::SubviewShared { .. } | TileOp::TransposeShared { .. } | TileOp::CollapseShared {},
+        ) => slot(func, data.one(0)),
         _ => None,
     }
 }

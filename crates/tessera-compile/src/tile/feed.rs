@@ -8,7 +8,8 @@
 //! | the same, a left factor of 16 bits from less than half as many | | computed in registers by those who multiply |
 //! | loads by pointers | | gathered by threads |
 //!
-//! Reshapes that drop axes of extent 1 and permutations only change how a buffer is looked at.
+//! Reshapes that drop axes of extent 1, or make the axes of a box's lines one axis, and permutations only change how a buffer is looked at: a box
+//! of 2 x 8 x 8 x 64 elements lies there as 128 lines of 64 do.
 //!
 //! ```text
 //! %t, %k = load_view_tko %view, [%i, %n] : tile<128x256xf8e4m3>     contiguous along axis 1, contracted along axis 0: turned
@@ -16,7 +17,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::MemoryOrder;
-use tessera_ir::{Const, Func, Op, OpKind, ScheduleOp, Shape, SharedType, Span, TileOp, Type, Value, bug};
+use tessera_ir::{Const, Func, Op, OpKind, ScheduleOp, Shape, SharedType, Span, TileOp, Type, Value, bug, collapsed_axes};
 use tessera_types::DType;
 
 use super::queue::copied;
@@ -60,6 +61,13 @@ impl Factor {
         let mut found = Found { body: body.iter().copied().collect(), ..Found::default() };
         found.collect(func, value)?;
         let Found { ops, loads, .. } = found;
+        // What becomes of several axes as one is not made by threads, who would exchange elements on the way.
+        let collapse = ops.iter().copied().find(|&op| is_collapse(func, op));
+        let made =
+            ops.iter().any(|&op| !is_look(func, op) && !loads.contains(&op)) || loads.iter().any(|&load| is_gather(func, load));
+        if let Some(op) = collapse.filter(|_| made) {
+            return Err(computed_by(func, op));
+        }
         let at = func.defining_op(value).map(|op| func.ops[op].span);
         let no = |text: &'static str| Reason::at(text, at);
         let tile = func.ty(value).as_tile().ok_or_else(|| no("a factor is no tile"))?;
@@ -83,9 +91,11 @@ impl Factor {
         let only_looked_at = ops.iter().all(|op| *op == load || is_look(func, *op));
         let loads: Vec<(Op, Option<SharedType>)> = loads.into_iter().map(|load| (load, brought(func, load).ok())).collect();
         let k_major: [u32; 2] = if inner == 1 { [0, 1] } else { [1, 0] };
-        let (slot, way) = match loads.first() {
-            Some((_, Some(brought))) if only_looked_at && !turned => (brought.clone(), Way::Brought),
-            Some((_, Some(_))) if only_looked_at => (plain(k_major)?, Way::Turned),
+        let dense = |buffer: &SharedType| looked_through(func, &ops, buffer).is_some();
+        let (slot, way) = match (loads.first(), collapse) {
+            (Some((_, Some(brought))), _) if only_looked_at && !turned && dense(brought) => (brought.clone(), Way::Brought),
+            (_, Some(op)) => return Err(computed_by(func, op)),
+            (Some((_, Some(_))), None) if only_looked_at => (plain(k_major)?, Way::Turned),
             _ => (plain(if turned { k_major } else { order })?, Way::Computed { turned }),
         };
         Ok(Factor { value, inner, ops, loads, slot, way })
@@ -115,6 +125,10 @@ impl Factor {
                     }
                     for _ in ones {
                         buffer = entry(func, buffer, span, out);
+                    }
+                    let wanted = func.ty(func.ops[op].result()).the_tile().shape.clone();
+                    if func.ty(buffer).the_shared().shape != wanted {
+                        buffer = collapsed(func, buffer, &wanted, span, out);
                     }
                 }
                 _ if self.loads.iter().any(|(load, _)| *load == op) => {}
@@ -166,33 +180,66 @@ pub(super) fn entry(func: &mut Func, buffer: Value, span: Span, out: &mut Vec<Op
 
 /// A buffer under reordered axes.
 pub(super) fn permuted(func: &mut Func, buffer: Value, permutation: Shape, span: Span, out: &mut Vec<Op>) -> Value {
-    let source = func.ty(buffer).the_shared().clone();
-    let place = |axis: u32| {
-        let place = permutation.iter().position(|&from| from == axis);
-        place.unwrap_or_else(|| bug!("a permutation without axis {axis}")) as u32
-    };
-    let ty = SharedType {
-        shape: permutation.iter().map(|&axis| source.shape[axis as usize]).collect(),
-        order: source.order.iter().map(|&axis| place(axis)).collect(),
-        ..source
-    };
+    let ty = func.ty(buffer).the_shared().permuted(&permutation);
+    let ty = ty.unwrap_or_else(|| bug!("a permutation that does not name each axis once"));
     let kind = TileOp::TransposeShared { permutation };
     let turned = func.make_op(kind.into(), &[&[buffer]], [Type::Shared(Box::new(ty))], [], span);
     out.push(turned);
     func.ops[turned].result()
 }
 
-/// An operation that only changes how a tile is looked at: it drops axes of extent 1 or reorders axes.
+/// A buffer whose neighbouring axes are one.
+fn collapsed(func: &mut Func, buffer: Value, shape: &[u32], span: Span, out: &mut Vec<Op>) -> Value {
+    let ty = func.ty(buffer).the_shared().collapsed(shape);
+    let ty = ty.unwrap_or_else(|| bug!("axes that do not lie one behind the other"));
+    let one = func.make_op(TileOp::CollapseShared {}.into(), &[&[buffer]], [Type::Shared(Box::new(ty))], [], span);
+    out.push(one);
+    func.ops[one].result()
+}
+
+/// Extents of a value's tile but those of 1.
+fn significant(func: &Func, value: Value) -> Shape {
+    func.ty(value).as_tile().map_or_else(Shape::new, |tile| tile.shape.iter().copied().filter(|&extent| extent != 1).collect())
+}
+
+/// An operation that makes neighbouring axes of a tile one axis, and with that more than drops axes of extent 1.
+fn is_collapse(func: &Func, op: Op) -> bool {
+    let data = &func.ops[op];
+    let OpKind::Schedule(ScheduleOp::Reshape {}) = data.kind else { return false };
+    let (from, to) = (significant(func, data.one(0)), significant(func, data.result()));
+    from != to && collapsed_axes(&from, &to).is_some()
+}
+
+/// An operation that only changes how a tile is looked at: it drops axes of extent 1, makes neighbouring axes one, or reorders axes.
 pub(super) fn is_look(func: &Func, op: Op) -> bool {
     let data = &func.ops[op];
     match &data.kind {
         OpKind::Schedule(ScheduleOp::Permute { .. }) => true,
         OpKind::Schedule(ScheduleOp::Reshape {}) => {
-            let (from, to) = (shape(func, data.one(0)), shape(func, data.result()));
-            from.iter().copied().filter(|&extent| extent != 1).eq(to.iter().copied())
+            let to = &func.ty(data.result()).the_tile().shape;
+            !to.contains(&1) && (significant(func, data.one(0)) == *to || is_collapse(func, op))
         }
         _ => false,
     }
+}
+
+/// The buffer of a load's tile as the operations behind that look at it; `None` where axes that these make one do not lie one behind the other.
+fn looked_through(func: &Func, ops: &[Op], buffer: &SharedType) -> Option<SharedType> {
+    let mut ty = buffer.clone();
+    for &op in ops.iter().filter(|op| is_look(func, **op)) {
+        ty = match &func.ops[op].kind {
+            OpKind::Schedule(ScheduleOp::Permute { permutation }) => ty.permuted(permutation)?,
+            _ => without_units(&ty).collapsed(&func.ty(func.ops[op].result()).the_tile().shape)?,
+        };
+    }
+    Some(ty)
+}
+
+/// A buffer without its axes of extent 1.
+fn without_units(ty: &SharedType) -> SharedType {
+    let kept: Vec<u32> = (0..ty.shape.len() as u32).filter(|&axis| ty.shape[axis as usize] != 1).collect();
+    let order = ty.order.iter().filter_map(|axis| kept.iter().position(|kept| kept == axis)).map(|axis| axis as u32).collect();
+    SharedType { shape: kept.iter().map(|&axis| ty.shape[axis as usize]).collect(), order, ..ty.clone() }
 }
 
 /// The load that a value is a view of.
@@ -266,9 +313,9 @@ impl Found {
                 Relation::Same | Relation::Permute(_) | Relation::Reshape | Relation::Broadcast | Relation::Free
             );
             let again = self.in_registers && matches!(relation, Relation::Reshape) || relation.repeats(func, op);
+            let again = again || is_collapse(func, op);
             if !elements || !again {
-                let text = format!("a factor is computed by `{}`", data.row().mnemonic);
-                return Err(Reason::at(text, data.span));
+                return Err(computed_by(func, op));
             }
             for &operand in &data.operands {
                 self.collect(func, operand)?;
@@ -279,13 +326,18 @@ impl Found {
     }
 }
 
+/// Why threads do not make a factor.
+fn computed_by(func: &Func, op: Op) -> Reason {
+    Reason::at(format!("a factor is computed by `{}`", func.ops[op].row().mnemonic), func.ops[op].span)
+}
+
 /// A load by pointers that waits for no write.
 fn is_gather(func: &Func, op: Op) -> bool {
     let data = &func.ops[op];
     matches!(data.kind, OpKind::Schedule(ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, .. })) && data.optional(3).is_none()
 }
 
-/// The buffer that the copy engine fills with a load's tile: the contiguous axis and the one other that counts.
+/// The buffer that the copy engine fills with a load's tile: lines along the contiguous axis.
 pub(super) fn brought(func: &Func, load: Op) -> Result<SharedType, Reason> {
     let at = func.ops[load].span;
     let no = |text: &'static str| Reason::at(text, at);
@@ -294,13 +346,12 @@ pub(super) fn brought(func: &Func, load: Op) -> Result<SharedType, Reason> {
     {
         return Err(no("a factor's load is by pointers, or may not use the copy engine"));
     }
-    let shape = shape(func, func.ops[load].results[0]);
     let fastest =
         slots::contiguous_axis(func, load).ok_or_else(|| no("neither axis of a factor is known to have unit stride"))?;
-    let mut others = (0..shape.len()).rev().filter(|&axis| axis != fastest);
-    let lines = others.clone().find(|&axis| shape[axis] != 1).or(others.next());
-    let lines = lines.ok_or_else(|| no("the copy engine brings blocks of two axes"))?;
-    slots::brought(func, load, [lines, fastest])
+    if shape(func, func.ops[load].results[0]).len() < 2 {
+        return Err(no("the copy engine brings blocks of two axes"));
+    }
+    slots::brought(func, load, fastest)
 }
 
 /// The load that a value comes from, and the value's axis along which the load's memory is contiguous.
@@ -339,8 +390,10 @@ fn axis_behind(func: &Func, value: Value, seen: &mut FxHashSet<Value>) -> Option
             let (load, axis) = axis_behind(func, data.one(0), seen)?;
             let (from, to) = (shape(func, data.one(0)), shape(func, data.result()));
             let before = from[..axis].iter().filter(|&&extent| extent != 1).count();
-            let kept = to.iter().enumerate().filter(|(_, extent)| **extent != 1).nth(before)?;
-            Some((load, kept.0))
+            let groups = collapsed_axes(&significant(func, data.one(0)), &significant(func, data.result()))?;
+            let group = groups.iter().position(|group| group.contains(&before))?;
+            let kept = to.iter().enumerate().filter(|(_, extent)| **extent != 1).nth(group)?;
+            (groups[group].len() == 1).then_some((load, kept.0))
         }
         _ => None,
     }

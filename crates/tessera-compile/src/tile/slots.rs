@@ -16,7 +16,7 @@ use tessera_types::AsyncCopy;
 use tessera_types::room::{USEFUL_SLOTS, slots_that_fit};
 
 use super::anchors::Units;
-use tessera_analysis::arrangement::engine_swizzle;
+use tessera_analysis::arrangement::{engine_span, engine_swizzle};
 use tessera_analysis::arrays::own_array;
 use tessera_ir::Reason;
 
@@ -37,17 +37,17 @@ const BOX_ALIGN: u64 = 128;
 /// Lines whose parts a swizzle mixes (PTX ISA, "Swizzling Modes").
 const MIXED_LINES: u32 = 8;
 
-/// The buffer that the copy engine fills with a load's tile: a matrix of two `axes`, all others have extent 1.
-pub(super) fn brought(func: &Func, load: Op, axes: [usize; 2]) -> Result<SharedType, Reason> {
+/// The buffer that the copy engine fills with a load's tile: lines along the axis `fastest`, which is contiguous in memory. Lines along several axes
+/// lie one behind the other as those of one axis do, where a swizzle mixes whole lines.
+pub(super) fn brought(func: &Func, load: Op, fastest: usize) -> Result<SharedType, Reason> {
     let data = &func.ops[load];
     let no = |text: &'static str| Reason::at(text, data.span);
     let Type::TileView(view) = func.ty(data.one(0)) else { return Err(no("a factor is loaded from no view")) };
-    let others: Vec<usize> = (0..view.tile.len()).filter(|axis| !axes.contains(axis)).collect();
-    let flat = (2..=DIMENSIONS).contains(&view.tile.len()) && others.iter().all(|&axis| view.tile[axis] == 1);
     let elem = view.tensor.elem;
+    let axes = 2..=DIMENSIONS;
     // A box begins anywhere.
-    if !matches!(view.kind, ViewKind::Partition | ViewKind::Strided(_)) || !flat || elem.bits() < 8 {
-        return Err(no("a factor is no two-dimensional block of an array of whole bytes"));
+    if !matches!(view.kind, ViewKind::Partition | ViewKind::Strided(_)) || !axes.contains(&view.tile.len()) || elem.bits() < 8 {
+        return Err(no("a factor is no block of two to five axes of an array of whole bytes"));
     }
     if !matches!(view.padding, Padding::Zero | Padding::Undetermined) {
         return Err(no("a factor is padded with something other than zero"));
@@ -55,18 +55,26 @@ pub(super) fn brought(func: &Func, load: Op, axes: [usize; 2]) -> Result<SharedT
     if !addressable(func, data.one(0), view) {
         return Err(no("a factor's array is no argument whose lines are known to lie at multiples of 16 bytes"));
     }
-    let fastest = contiguous_axis(func, load).and_then(|axis| axes.iter().position(|&other| other == axis));
-    let fastest = fastest.ok_or_else(|| no("neither axis of a factor is known to have unit stride"))?;
-    let [lines, fastest] = [axes[1 - fastest], axes[fastest]];
-    let mixed = engine_swizzle(view.tile[fastest] * elem.bits() / 8);
-    let mixed = mixed.ok_or_else(|| no("a line of a factor's tile is not of whole 32 bytes"))?;
+    let line = view.tile[fastest] * elem.bits() / 8;
+    let mixed = engine_swizzle(line).ok_or_else(|| no("a line of a factor's tile is not of whole 32 bytes"))?;
+    let others = || (0..view.tile.len()).filter(|&axis| axis != fastest);
+    let along: Vec<usize> = others().filter(|&axis| view.tile[axis] != 1).collect();
+    if along.len() > 1 && engine_span(mixed).is_some_and(|span| u64::from(line) > span) {
+        return Err(no(
+            "a factor's tile has lines along several axes, and these are longer than the 128 bytes that a swizzle mixes",
+        ));
+    }
     // A few lines are no whole pattern, at which the next slot would have to begin.
-    let few = (2..MIXED_LINES).contains(&view.tile[lines]) && view.tile[fastest] <= BOX;
+    let lines: u32 = along.iter().map(|&axis| view.tile[axis]).product();
+    let few = (2..MIXED_LINES).contains(&lines) && view.tile[fastest] <= BOX;
     let swizzle = if few { Swizzle::NONE } else { mixed };
-    if view.tile[lines] > BOX {
+    if along.iter().any(|&axis| view.tile[axis] > BOX) {
         return Err(no("a factor's tile has more lines than the copy engine brings at once"));
     }
-    let order = others.into_iter().chain([lines, fastest]).map(|axis| axis as u32).collect();
+    // Where there is one line, the last other axis is that of lines.
+    let lines = along.last().copied().or(others().last());
+    let (slow, fast): (Vec<usize>, Vec<usize>) = others().partition(|axis| !along.contains(axis) && Some(*axis) != lines);
+    let order = slow.into_iter().chain(fast).chain([fastest]).map(|axis| axis as u32).collect();
     let slot = SharedType { swizzle, order, ..SharedType::new(view.tile.clone(), elem) };
     // The next slot begins behind it, and a box where the engine can put one (PTX ISA, "Tensor alignment").
     if !slot.bytes().is_multiple_of(BOX_ALIGN) {

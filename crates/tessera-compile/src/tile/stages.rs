@@ -375,6 +375,9 @@ fn contraction(func: &Func, products: &[Op], load: Op) -> Option<usize> {
     products.iter().flat_map(|&product| [(product, 0), (product, 1)]).find_map(|(product, side)| {
         let factor = func.ops[product].one(side);
         let (_, axis) = fastest_axis(func, factor).filter(|_| looked_at(func, factor) == Some(load))?;
+        // Fragments are read along two axes.
+        let many = |value: Value| shape(func, value).into_iter().filter(|&extent| extent != 1).count() > 2;
+        (!many(func.ops[load].results[0])).then_some(())?;
         Some(if axis == 1 - side { fastest } else { 1 - fastest })
     })
 }

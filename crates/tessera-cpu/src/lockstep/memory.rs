@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use smallvec::SmallVec;
-use tessera_ir::{Diagnostic, Op, OpData, Shape, SharedType, Span, TileType, Value};
+use tessera_ir::{Diagnostic, Op, OpData, Shape, SharedType, Span, TileType, Value, collapsed_axes};
 
 use super::machine::{Machine, fault};
 use super::mask::Mask;
@@ -156,6 +156,21 @@ impl Machine<'_> {
         let source = self.shared(data.one(0), data.span)?;
         let shape = permutation.iter().map(|&axis| source.shape[axis as usize]).collect();
         let strides = permutation.iter().map(|&axis| source.strides[axis as usize]).collect();
+        self.set_part(data, &source, source.first.to_vec(), shape, strides);
+        Ok(())
+    }
+
+    pub(super) fn collapse(&mut self, data: &OpData) -> Ran<()> {
+        let source = self.shared(data.one(0), data.span)?;
+        let shape = self.func.ty(data.result()).as_shared().map_or_else(SmallVec::new, |shared| shared.shape.clone());
+        let groups = collapsed_axes(&source.shape, &shape);
+        let dense = |axes: &std::ops::Range<usize>| {
+            axes.clone().skip(1).all(|axis| source.strides[axis - 1] == source.strides[axis] * i64::from(source.shape[axis]))
+        };
+        let groups = groups.filter(|groups| groups.iter().all(dense));
+        let groups =
+            groups.ok_or_else(|| fault("cpu-shape", data.span, "axes that do not lie one behind the other are no one axis"))?;
+        let strides = groups.iter().map(|axes| source.strides[axes.end - 1]).collect();
         self.set_part(data, &source, source.first.to_vec(), shape, strides);
         Ok(())
     }

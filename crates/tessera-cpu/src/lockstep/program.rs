@@ -210,6 +210,7 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::SliceShared {}
             | TileOp::SubviewShared { .. }
             | TileOp::TransposeShared { .. }
+            | TileOp::CollapseShared {}
             | TileOp::LoadShared {}
             | TileOp::StoreShared { .. }
             | TileOp::CopyShared {}

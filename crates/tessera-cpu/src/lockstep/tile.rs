@@ -42,6 +42,7 @@ impl Machine<'_> {
             TileOp::SliceShared {} => self.slice(data, active)?,
             TileOp::SubviewShared { offsets } => self.subview(data, offsets)?,
             TileOp::TransposeShared { permutation } => self.transpose(data, permutation)?,
+            TileOp::CollapseShared {} => self.collapse(data)?,
             TileOp::LoadShared {} => {
                 let shared = self.shared(data.one(0), data.span)?;
                 let tile = self.gather(&shared, self.common(&shared, active, data.span)?, data.span)?;

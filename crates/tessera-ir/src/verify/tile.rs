@@ -1,6 +1,5 @@
 //! The Tile dialect: buffers and their parts, what threads do with them, rings and their slots, roles.
 
-use smallvec::SmallVec;
 use tessera_layout::MmaAtom;
 use tessera_types::DType;
 
@@ -52,6 +51,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::SliceShared {} => slice(site),
         TileOp::SubviewShared { offsets } => subview(site, offsets),
         TileOp::TransposeShared { permutation } => transpose(site, permutation),
+        TileOp::CollapseShared {} => collapse(site),
         TileOp::LoadShared {} => site.result_tile_is(0, &shared(site, 0)?.tile()),
         TileOp::StoreShared { .. } => {
             let (value, buffer) = (site.tile(0)?, shared(site, 1)?);
@@ -125,7 +125,8 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             not_gathered(site, 1)?;
             copied(site, &tile, 0)
         }
-        TileOp::SendTile {} | TileOp::StoreLines {} => sent(site),
+        TileOp::SendTile {} => sent_in_boxes(site),
+        TileOp::StoreLines {} => sent(site),
         TileOp::TmaStoreWait { .. } => Ok(()),
 
         TileOp::MmaShared { .. } => {
@@ -154,7 +155,7 @@ pub(super) fn shared<'m>(site: &Site<'m>, position: usize) -> Result<&'m SharedT
     ty.as_shared().ok_or_else(|| site.wrong_operand(position, "a shared buffer", ty))
 }
 
-/// A matrix that warps send: it may stand behind axes of extent 1.
+/// A matrix that warps store line by line: it may stand behind axes of extent 1.
 fn sent(site: &Site<'_>) -> Result<(), Wrong> {
     let tile = memory::access(site, 1, 2)?;
     not_gathered(site, 1)?;
@@ -163,6 +164,16 @@ fn sent(site: &Site<'_>) -> Result<(), Wrong> {
         && tile.shape.ends_with(&own.shape)
         && tile.shape[..tile.shape.len() - own.shape.len()].iter().all(|&extent| extent == 1);
     ensure!(fits, "ir-operand-type", "stores `{}` as `{tile}`", site.operand(0));
+    spread(site, 0).map(|_| ())
+}
+
+/// A matrix whose rows go through all axes of the view's tile but the last one.
+fn sent_in_boxes(site: &Site<'_>) -> Result<(), Wrong> {
+    let tile = memory::access(site, 1, 2)?;
+    not_gathered(site, 1)?;
+    let own = site.tile(0)?;
+    let lines = own.shape.last() == tile.shape.last() && own.shape.len() >= 2 && own.len() == tile.len();
+    ensure!(tile.elem == own.elem && lines, "ir-operand-type", "stores `{}` as `{tile}`", site.operand(0));
     spread(site, 0).map(|_| ())
 }
 
@@ -423,22 +434,23 @@ fn subview(site: &Site<'_>, offsets: &Shape) -> Rule {
 
 fn transpose(site: &Site<'_>, permutation: &Shape) -> Rule {
     let source = shared(site, 0)?;
-    let mut place: SmallVec<[Option<u32>; 4]> = SmallVec::from_elem(None, source.shape.len());
-    for (axis, &from) in permutation.iter().enumerate() {
-        if let Some(place) = place.get_mut(from as usize) {
-            *place = Some(axis as u32);
-        }
-    }
-    let place: Option<SmallVec<[u32; 4]>> = place.into_iter().collect();
-    let Some(place) = place.filter(|_| permutation.len() == source.shape.len()) else {
-        let message = format!("`permutation` does not name each axis of `{source}` once");
-        return Err(Wrong { id: "ir-attribute", message });
+    let wanted = source.permuted(permutation).ok_or_else(|| Wrong {
+        id: "ir-attribute",
+        message: format!("`permutation` does not name each axis of `{source}` once"),
+    })?;
+    site.result_is(0, &Type::Shared(Box::new(wanted)))
+}
+
+fn collapse(site: &Site<'_>) -> Rule {
+    let source = shared(site, 0)?;
+    let Type::Shared(result) = site.result(0) else {
+        return Err(Wrong { id: "ir-result-type", message: "the result must be a shared buffer".to_string() });
     };
-    let wanted = SharedType {
-        shape: permutation.iter().map(|&axis| source.shape[axis as usize]).collect(),
-        order: source.order.iter().map(|&axis| place[axis as usize]).collect(),
-        ..source.clone()
-    };
+    let wanted = source.collapsed(&result.shape);
+    let wanted = wanted.ok_or_else(|| Wrong {
+        id: "ir-shape",
+        message: format!("`{result}` is not `{source}` with neighbours that lie one behind the other as one axis"),
+    })?;
     site.result_is(0, &Type::Shared(Box::new(wanted)))
 }
 

@@ -52,3 +52,8 @@ fn queue(lanes: &Lanes<'_>, operator: &'static Operator, call: &Call<'_>, output
     let launches = operator.resolve(call)?.prepare(outputs, &CompileOptions::default())?;
     Ok(launches.iter().try_for_each(|launch| lanes.queue(launch))?)
 }
+
+/// Itself where its elements are in a row, as exchanges want them, else a copy of which that is true.
+fn in_a_row(tensor: &Tensor) -> Result<Tensor, TensorError> {
+    if tensor.is_contiguous() { Ok(tensor.clone()) } else { tensor.contiguous() }
+}

@@ -4,7 +4,7 @@ use tessera_runtime::ranks::{Communicator, Group, Lanes};
 use tessera_runtime::{CompileOptions, Device, Kernel, PreparedLaunch, Tensor, Value};
 use tessera_types::DType;
 
-use super::{RankedError, queue};
+use super::{RankedError, in_a_row, queue};
 use crate::call::Call;
 use crate::operator::{Operator, find};
 
@@ -49,7 +49,7 @@ pub fn gathered_product(
     let (ranks, position) = (lanes.ranks(), lanes.position());
     let c = Tensor::zeros_on(summed(a.dtype()), &[m * ranks, n], &device)?;
     let place = || Tensor::zeros_on(a.dtype(), a.shape(), &device);
-    let (mut held, mut places) = (a.contiguous()?, [place()?, place()?]);
+    let (mut held, mut places) = (in_a_row(a)?, [place()?, place()?]);
     for step in 0..ranks {
         let is_last = step + 1 == ranks;
         if !is_last {

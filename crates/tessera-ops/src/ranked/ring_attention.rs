@@ -7,7 +7,7 @@ use tessera_runtime::ranks::{Communicator, Group, Lanes};
 use tessera_runtime::{CompileOptions, Kernel, Tensor, Value};
 use tessera_types::DType;
 
-use super::{RankedError, queue};
+use super::{RankedError, in_a_row, queue};
 use crate::call::Call;
 use crate::operator::find;
 
@@ -77,8 +77,7 @@ pub fn ring_attention(
         &CompileOptions::default(),
         &device,
     )?;
-    let own = [k.contiguous()?, v.contiguous()?];
-    let mut held = own.clone();
+    let mut held = [in_a_row(k)?, in_a_row(v)?];
     // Two places: what is attended to, and what comes meanwhile. The caller's own are only read.
     let mut places = [
         [zeros(k.dtype(), k.shape())?, zeros(v.dtype(), v.shape())?],

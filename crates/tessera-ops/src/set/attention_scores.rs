@@ -12,8 +12,9 @@ use rayon::prelude::*;
 use tessera_types::{DType, ErrorModel, unit_roundoff};
 
 use crate::element::{storable, underflow};
-use crate::operator::{Expected, Inputs, Reference, Unsupported};
+use crate::operator::{Argument, Expected, Inputs, Reference, Unsupported};
 use crate::problem::Problem;
+use crate::set::rows;
 
 /// Keys before a query's own place and behind it; all that there are where it is -1.
 pub(super) const LEFT: (&str, f64) = ("left", -1.0);
@@ -48,8 +49,31 @@ impl Numbers {
         Ok(Numbers { left: side(LEFT)?, right: side(RIGHT)?, softcap: softcap(problem)? })
     }
 
+    /// What kernels of windows are given of a problem: heads that share keys, a tile's queries and keys, elements of a head; and how many keys there are
+    /// at most before a query and behind it.
+    pub(super) fn arguments(
+        &self,
+        scale: f64,
+        [group, tm, tn, dim]: [usize; 4],
+        [left, right]: [usize; 2],
+        acc: DType,
+    ) -> [(&'static str, Argument); 10] {
+        [
+            ("scale", Argument::Float(scale)),
+            ("cap", Argument::Float(self.softcap)),
+            ("GROUP", rows::int(group)),
+            ("TM", rows::int(tm)),
+            ("TN", rows::int(tn)),
+            ("D", rows::int(dim)),
+            ("LEFT", Argument::Int(Numbers::passed(self.left, left as u64))),
+            ("RIGHT", Argument::Int(Numbers::passed(self.right, right as u64))),
+            ("CAPPED", Argument::Bool(self.softcap > 0.0)),
+            ("ACC", Argument::Type(acc)),
+        ]
+    }
+
     /// What kernels are given for a side, where there are no more than so many keys: one that ends no sooner than they do is none.
-    pub(super) fn passed(side: Option<u64>, most: u64) -> i64 {
+    fn passed(side: Option<u64>, most: u64) -> i64 {
         side.filter(|&side| side < most).map_or(-1, |side| side as i64)
     }
 

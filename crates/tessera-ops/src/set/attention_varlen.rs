@@ -179,19 +179,8 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         return Err(Unsupported(format!("{tokens} tokens of {heads} heads need too many blocks")));
     };
     let mut arguments = rows::arrays(&tensors, &names);
-    arguments.extend([
-        ("scale", Argument::Float(scale)),
-        ("cap", Argument::Float(numbers.softcap)),
-        ("GROUP", rows::int(group)),
-        ("TM", rows::int(tm)),
-        ("TN", rows::int(tn)),
-        ("D", rows::int(dim)),
-        ("LEFT", Argument::Int(Numbers::passed(numbers.left, past as u64))),
-        ("RIGHT", Argument::Int(Numbers::passed(numbers.right, tokens as u64))),
-        ("CAPPED", Argument::Bool(numbers.softcap > 0.0)),
-        ("STEPS", Argument::Int(i64::from(usize::BITS - (sequences - 1).leading_zeros()))),
-        ("ACC", Argument::Type(acc)),
-    ]);
+    arguments.extend(numbers.arguments(scale, [group, tm, tn, dim], [past, tokens], acc));
+    arguments.push(("STEPS", Argument::Int(i64::from(usize::BITS - (sequences - 1).leading_zeros()))));
     let kernel = if alibi { "attention_varlen_alibi" } else { "attention_varlen" };
     let pairs = numbers.pairs(mean, past.div_ceil(sequences)) * sequences as u64;
     Ok(Plan {

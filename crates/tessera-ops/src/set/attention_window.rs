@@ -10,7 +10,7 @@ use tessera_types::{DType, Policy};
 use super::attention_scores::{Keys, LEFT, Numbers, RIGHT, Row, SOFTCAP, Scored};
 use super::{attention, rows};
 use crate::draw::Draw;
-use crate::operator::{Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
+use crate::operator::{Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
 use crate::signature::{Calls, Operand, Signature, Sizes};
 use crate::work::{Metric, Work, packed_bytes};
@@ -201,20 +201,9 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             _ => &[],
         },
     ));
-    arguments.extend([
-        ("scale", Argument::Float(scale)),
-        ("cap", Argument::Float(numbers.softcap)),
-        ("HEADS", rows::int(heads)),
-        ("GROUP", rows::int(group)),
-        ("TM", rows::int(tm)),
-        ("TN", rows::int(tn)),
-        ("D", rows::int(dim)),
-        // The first query stands at keys - queries, where that is a key, and the last one at the last.
-        ("LEFT", Argument::Int(Numbers::passed(numbers.left, keys as u64))),
-        ("RIGHT", Argument::Int(Numbers::passed(numbers.right, queries.max(keys) as u64))),
-        ("CAPPED", Argument::Bool(numbers.softcap > 0.0)),
-        ("ACC", Argument::Type(acc)),
-    ]);
+    // The first query stands at keys - queries, where that is a key, and the last one at the last.
+    arguments.extend(numbers.arguments(scale, [group, tm, tn, dim], [keys, queries.max(keys)], acc));
+    arguments.push(("HEADS", rows::int(heads)));
     let kernel = match kind.as_str() {
         ALIBI => "attention_window_alibi",
         BIAS => "attention_window_bias",

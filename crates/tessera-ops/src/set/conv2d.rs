@@ -115,7 +115,7 @@ fn quick() -> Vec<(Problem, &'static str)> {
 
 /// Each number by itself and together with others, extents around those of tiles, groups of any width, windows that are no squares.
 fn edges() -> Vec<Problem> {
-    const CASES: [(u64, [u64; 5], &str); 13] = [
+    const CASES: [(u64, [u64; 5], &str); 14] = [
         (1, [1, 1, 1, 1, 1], ""),
         (2, [16, 7, 20, 3, 1], " padding=1"),
         (1, [3, 16, 8, 7, 1], " bias stride=2 padding=3"),
@@ -124,6 +124,7 @@ fn edges() -> Vec<Problem> {
         (1, [5, 11, 6, 3, 1], " stride=3 padding=2 dilation=2"),
         (2, [12, 8, 18, 3, 3], " bias padding=1"),
         (1, [32, 6, 64, 3, 2], " stride=2 padding=1"),
+        (3, [32, 12, 24, 3, 1], " bias stride=2 padding=1"),
         (2, [9, 10, 9, 3, 9], " padding=1"),
         (1, [65, 9, 65, 5, 65], " bias stride=2 padding=2"),
         (1, [4, 7, 8, 3, 4], " dilation=2"),
@@ -330,11 +331,21 @@ pub(super) fn arrange_weight(plan: &mut Plan, tensor: usize, of: &Convolution) -
     Ok(own)
 }
 
+/// The phases of a stride are boxes of x as it lies, of which a round takes so many channels.
+fn is_parted(of: &Convolution, depth: usize) -> bool {
+    let whole = [of.h, of.w].iter().all(|extent| extent.is_multiple_of(of.stride));
+    of.last && of.stride > 1 && whole && of.groups == 1 && of.c > 0 && of.c.is_multiple_of(depth)
+}
+
+/// x as its phases lie in it: images, rows, their phases, columns, and the phases of these with all channels.
+fn part(plan: &mut Plan, tensor: usize, of: &Convolution) -> Arranged {
+    plan.tensors[tensor].shape = vec![of.n, of.h / of.stride, of.stride, of.w / of.stride, of.stride * of.c];
+    Arranged { tensor, phases: [1, 1], first: 0 }
+}
+
 /// The product of windows, tap by tap.
 fn implicit(mut plan: Plan, of: Convolution, types: [DType; 3], machine: Machine) -> Result<Plan, Unsupported> {
     let (y, of) = (plan.tensors.len() - 1, of.flat());
-    let x = arrange(&mut plan, 0, &of)?;
-    let weight = arrange_weight(&mut plan, 1, &of)?;
     let windows = Windowed {
         pixels: [of.n, of.p(), of.q()],
         out: of.out(),
@@ -344,6 +355,9 @@ fn implicit(mut plan: Plan, of: Convolution, types: [DType; 3], machine: Machine
         types: [types[0], types[2]],
     };
     let cut = Cut::of(&windows, machine);
+    let parted = is_parted(&of, cut.depth);
+    let x = if parted { part(&mut plan, 0, &of) } else { arrange(&mut plan, 0, &of)? };
+    let weight = arrange_weight(&mut plan, 1, &of)?;
     if of.bias {
         plan.tensors[2].shape = vec![of.groups, of.out()];
     }
@@ -371,6 +385,7 @@ fn implicit(mut plan: Plan, of: Convolution, types: [DType; 3], machine: Machine
         ("PHASES_H", int(x.phases[0])),
         ("PHASES_W", int(x.phases[1])),
         ("FIRST", int(x.first)),
+        ("PARTED", Argument::Bool(parted)),
         ("tiles_p", int(tiles_p as usize)),
         ("tiles_q", int(tiles_q as usize)),
         ("tiles_o", int(tiles_o as usize)),

@@ -1,7 +1,7 @@
 //! How products of windows are cut into blocks: boxes of pixels, and channels.
 
 use tessera_runtime::Sharing;
-use tessera_types::DType;
+use tessera_types::{Arch, DType};
 
 use super::gemm;
 use super::gemm_tiles::May;
@@ -28,20 +28,25 @@ pub(super) struct Cut {
     /// Channels that a block makes, and that a round sums over.
     pub(super) channels: usize,
     pub(super) depth: usize,
-    /// What blocks share.
+    /// What blocks share, and how many load together.
     sharing: Sharing,
+    cluster: u32,
 }
 
-/// What a box costs that extends along several axes, as a share of one along a single axis: the copy engine brings the latter as a factor's lines,
-/// and warpgroups multiply; the former goes through threads, and warps multiply.
+/// What a box of pixels that are summed over costs where it extends along several axes, as a share of one along a single axis: the copy engine brings
+/// the latter as a factor's lines, and warpgroups multiply; the former goes through threads, and warps multiply.
 const BENT: f64 = 1.6;
+
+/// Pixels of boxes, as a share of those of boxes that cover the images best, from which on a cut is not taken.
+const WASTED: f64 = 1.1;
 
 impl Cut {
     pub(super) fn of(windows: &Windowed, machine: Machine) -> Cut {
         Cut::of_warpgroups(windows, machine).unwrap_or_else(|| Cut::of_warps(windows, machine))
     }
 
-    /// The cut of the matrix product of as many rows, where its rows can be pixels along one axis.
+    /// The cut of the matrix product of as many rows, which are pixels of a box: the copy engine brings it as lines of a factor. A box extends
+    /// along any axes where its pixels are a power of two, so that few of them lie beside the images.
     fn of_warpgroups(windows: &Windowed, machine: Machine) -> Option<Cut> {
         let Machine::Gpu(arch) = machine else { return None };
         if !arch.has_wgmma() || windows.types[0].bits() != 16 {
@@ -49,16 +54,33 @@ impl Cut {
         }
         let rows: usize = windows.pixels.iter().product();
         let sizes = [windows.groups, rows, windows.out, windows.within * windows.taps].map(|extent| extent as u64);
-        let own = gemm::Cut::of(sizes, windows.types, [false, true], May::default(), machine);
-        let choice = own.choice?;
+        // Neighbours along x have other pixels and the same channels.
+        let of = |may: May| gemm::Cut::of(sizes, windows.types, [false, true], may, machine);
+        let together = of(May { cluster: true, ..May::default() });
+        let own = if together.choice.is_some_and(|choice| choice.across) { of(May::default()) } else { together };
+        // Columns of a thin tile are rows of a warpgroup's: the kernel does not exchange its factors.
+        let choice = own.choice.filter(|choice| !choice.exchanged)?;
         let [pixels, channels, depth] = own.tile.map(|extent| extent as usize);
-        let (along, count) = straight(windows.pixels, pixels);
-        let sharing = match choice.sharing {
-            Sharing::Blocks | Sharing::Turns => choice.sharing,
-            Sharing::Nothing | Sharing::Rounds | Sharing::Cluster => Sharing::Nothing,
+        let (along, count) =
+            if pixels.is_power_of_two() { boxed(windows.pixels, pixels) } else { straight(windows.pixels, pixels) };
+        // Rows of three warpgroups are pixels along one axis, or, where too many of these lie beside the images, those of two.
+        if (count * pixels) as f64 > WASTED * (boxed(windows.pixels, 128).1 * 128) as f64 {
+            return Some(Cut::of_two_warpgroups(windows, arch));
+        }
+        let (sharing, cluster) = match choice.sharing {
+            Sharing::Blocks | Sharing::Turns | Sharing::Nothing => (choice.sharing, choice.cluster),
+            Sharing::Rounds | Sharing::Cluster => (Sharing::Nothing, 0),
         };
-        let good = (count * pixels) as f64 <= BENT * boxed(windows.pixels, 128).1 as f64 * 128.0;
-        good.then(|| Cut { pixels: along, channels, depth: few(windows.within, depth), sharing })
+        Some(Cut { pixels: along, channels, depth: few(windows.within, depth), sharing, cluster })
+    }
+
+    /// The cut into the largest tiles of two warpgroups.
+    fn of_two_warpgroups(windows: &Windowed, arch: Arch) -> Cut {
+        let (pixels, boxes) = boxed(windows.pixels, 128);
+        let channels = few(windows.out, 256);
+        let blocks = boxes * windows.groups * windows.out.div_ceil(channels);
+        let sharing = if blocks > arch.multiprocessors() as usize { Sharing::Blocks } else { Sharing::Nothing };
+        Cut { pixels, channels, depth: few(windows.within, 64), sharing, cluster: 0 }
     }
 
     /// The cut for warps, or threads, that multiply: lines of 128 bytes; threads hold fewer sums.
@@ -76,12 +98,12 @@ impl Cut {
             }
         }
         let depth = few(windows.within, depth);
-        Cut { pixels: boxed(windows.pixels, pixels).0, channels, depth, sharing: Sharing::Nothing }
+        Cut { pixels: boxed(windows.pixels, pixels).0, channels, depth, sharing: Sharing::Nothing, cluster: 0 }
     }
 
     /// A launch of the product.
     pub(super) fn launch(&self, kernel: &'static str, arguments: Vec<(&'static str, Argument)>, grid: [u32; 3]) -> LaunchSpec {
-        LaunchSpec { sharing: self.sharing, ..LaunchSpec::new(kernel, arguments, grid) }
+        LaunchSpec { sharing: self.sharing, cluster: self.cluster, ..LaunchSpec::new(kernel, arguments, grid) }
     }
 }
 
@@ -118,7 +140,6 @@ pub(super) fn lines(extents: [usize; 3], pixels: usize) -> [usize; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tessera_types::Arch;
 
     #[test]
     fn boxes_cover_images_with_few_pixels_left_over() {
@@ -130,14 +151,16 @@ mod tests {
     }
 
     #[test]
-    fn many_images_are_lines_of_a_factor_and_few_are_not() {
-        let cut = |n: usize, h: usize| {
-            let types = [DType::BF16; 2];
-            let windows = Windowed { pixels: [n, h, h], out: 256, within: 256, taps: 9, groups: 1, types };
-            Cut::of(&windows, Machine::Gpu(Arch::Sm90a)).pixels
+    fn boxes_of_warpgroups_leave_few_pixels_beside_images() {
+        let cut = |pixels: [usize; 3]| {
+            let windows = Windowed { pixels, out: 256, within: 256, taps: 9, groups: 1, types: [DType::BF16; 2] };
+            Cut::of(&windows, Machine::Gpu(Arch::Sm90a))
         };
-        let is_straight = |pixels: [usize; 3]| pixels.iter().filter(|&&extent| extent > 1).count() == 1;
-        assert!(is_straight(cut(256, 14)) && is_straight(cut(128, 28)));
-        assert!(!is_straight(cut(8, 14)));
+        for pixels in [[32, 56, 56], [128, 28, 28], [256, 14, 14], [128, 7, 7]] {
+            let cut = cut(pixels);
+            let (boxes, own): (usize, usize) = (count(pixels, cut.pixels), cut.pixels.iter().product());
+            assert!((boxes * own) as f64 <= WASTED * pixels.iter().product::<usize>() as f64, "{pixels:?} by {:?}", cut.pixels);
+        }
+        assert_eq!((cut([32, 56, 56]).channels, cut([32, 56, 56]).depth), (256, 64));
     }
 }

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use tessera_types::{DType, Policy};
 
 use crate::draw::Draw;
-use crate::operator::{Argument, Fill, LaunchSpec, Machine, Operator, Plan, Role, TensorSpec, Unsupported};
+use crate::operator::{Argument, Fill, KernelFile, LaunchSpec, Machine, Operator, Plan, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
 use crate::set::rows;
 use crate::set::rowwise::{self, Array, Case, Of, Rowwise, Width, int, row};
@@ -165,7 +165,7 @@ static CHOSEN: Rowwise = Rowwise {
 static SORTED: Rowwise = Rowwise {
     inputs: &[row("x")],
     outputs: &[row("values"), Array { name: "indices", width: Width::Row, of: Of::Index }],
-    launches: merges,
+    launches: sort,
     reference: |case, inputs, output, want, bound| ordered(&inputs[0], case.variant != "descending", output, want, bound),
     flops: 1,
     formula: "x read once, as many elements and indices written",
@@ -286,6 +286,29 @@ const RUNS: usize = 8;
 const RUN: usize = 64;
 /// Elements of a block that merges.
 const COLUMNS: usize = 1024;
+
+/// Short rows are put in order by a block each.
+const SHORT: KernelFile = KernelFile { name: "sort_rows.py", text: include_str!("../../kernels/sort_rows.py") };
+/// Elements of a thread there, and the least and most that a block takes.
+const ITEMS: usize = 4;
+const BLOCK: [usize; 2] = [32 * ITEMS, 1024 * ITEMS];
+
+fn sort(case: &Case, tensors: &mut Vec<TensorSpec>) -> Result<Vec<LaunchSpec>, Unsupported> {
+    let [least, most] = BLOCK;
+    let bits = case.storage.bits();
+    match case.machine {
+        Machine::Gpu(_) if case.n <= most && matches!(bits, 16 | 32) => {
+            let size = case.n.next_power_of_two().max(least);
+            let mut arguments = rows::arrays(tensors, &["x", "values", "indices"]);
+            arguments.push(("LEAST", Argument::Bool(case.variant != "descending")));
+            arguments.push(("WORD", Argument::Type(if bits == 16 { DType::I32 } else { DType::I64 })));
+            arguments.extend([int("BITS", bits as usize), int("SIZE", size), int("STEPS", size.ilog2() as usize)]);
+            let launch = LaunchSpec::new("sort_row", arguments, rows::grid(case.rows, 1)?).of_file(SHORT);
+            Ok(vec![LaunchSpec { warps: (size / BLOCK[0]) as u32, ..launch }])
+        }
+        _ => merges(case, tensors),
+    }
+}
 
 /// One launch that puts runs in order, and one for each time that they become twice as long.
 fn merges(case: &Case, tensors: &mut Vec<TensorSpec>) -> Result<Vec<LaunchSpec>, Unsupported> {

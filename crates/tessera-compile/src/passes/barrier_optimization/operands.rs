@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use tessera_ir::attrs::{AtomicMode, MemoryOrder};
 use tessera_ir::{
     Const, Def, Does, Op, OpData, OpKind, Padding, Queue, ScheduleOp, Space, TileOp, TileViewType, Touch, Type, Value,
+    collapsed_axes,
 };
 
 use super::index::{Index, Turn};
@@ -160,7 +161,8 @@ impl Reader<'_> {
                 let mut part = self.part(data.one(0))?;
                 let ty = self.func.ty(value).as_shared()?;
                 for (own, (&offset, &extent)) in offsets.iter().zip(&ty.shape).enumerate() {
-                    if let Extent::Range(first, count) = &mut part.axes[part.own[own]] {
+                    let Some(own) = part.own[own] else { continue };
+                    if let Extent::Range(first, count) = &mut part.axes[own] {
                         *first += u64::from(offset);
                         *count = u64::from(extent);
                     }
@@ -170,6 +172,13 @@ impl Reader<'_> {
             TileOp::TransposeShared { permutation } => {
                 let mut part = self.part(data.one(0))?;
                 part.own = permutation.iter().map(|&axis| part.own[axis as usize]).collect();
+                Some(part)
+            }
+            TileOp::CollapseShared {} => {
+                let mut part = self.part(data.one(0))?;
+                let shape = |value: Value| self.func.ty(value).as_shared().map(|ty| &ty.shape[..]);
+                let groups = collapsed_axes(shape(data.one(0))?, shape(value)?)?;
+                part.own = groups.into_iter().map(|axes| if axes.len() == 1 { part.own[axes.start] } else { None }).collect();
                 Some(part)
             }
             TileOp::Slot { buffer } => {
@@ -193,11 +202,12 @@ impl Reader<'_> {
             });
         }
         for (&axis, &index) in part.own.iter().zip(indices) {
+            let Some(axis) = axis else { continue };
             let Extent::Range(first, _) = part.axes[axis] else { continue };
             all[axis] = self.indices.of(index).map(|index| index.ahead(first as i64));
         }
         // Neighbours are counted along the last axis.
-        let last = part.own.last().copied();
+        let last = part.own.last().copied().flatten();
         let whole = self.func.ty(self.func.ops[part.alloc].result()).as_shared();
         let in_order = whole.is_some_and(|ty| ty.order.last().map(|&axis| axis as usize) == last);
         if width > 1 && !(in_order && last.is_some_and(|last| last + 1 == all.len())) {
@@ -221,8 +231,9 @@ enum Entry {
 }
 
 fn sliced(mut part: Part, entry: Entry) -> Option<Part> {
-    let axis = *part.own.first()?;
-    part.own.remove(0);
+    (!part.own.is_empty()).then_some(())?;
+    // Of several axes as one, an entry is not told from others.
+    let Some(axis) = part.own.remove(0) else { return Some(part) };
     let Extent::Range(first, _) = part.axes[axis] else { return None };
     part.axes[axis] = match entry {
         Entry::Known(number) => Extent::One(number + first as i64),

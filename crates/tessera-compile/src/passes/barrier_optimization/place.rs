@@ -45,8 +45,8 @@ pub(super) struct Part {
     pub(super) bytes: Option<(u64, u64)>,
     /// What it takes of each axis of the buffer.
     pub(super) axes: SmallVec<[Extent; 4]>,
-    /// The buffer's axis that each axis of the part is.
-    pub(super) own: SmallVec<[usize; 4]>,
+    /// The buffer's axis that each axis of the part is; none where several are one axis.
+    pub(super) own: SmallVec<[Option<usize>; 4]>,
     /// A slot of a ring, whose protocol orders its accesses among each other.
     pub(super) slot: bool,
 }
@@ -66,7 +66,7 @@ impl Part {
     /// The whole of a buffer.
     pub(super) fn whole(alloc: Op, ty: &SharedType, bytes: Option<(u64, u64)>) -> Part {
         let axes = ty.shape.iter().map(|&extent| Extent::Range(0, u64::from(extent))).collect();
-        Part { alloc, ty: Rc::new(ty.clone()), bytes, axes, own: (0..ty.shape.len()).collect(), slot: false }
+        Part { alloc, ty: Rc::new(ty.clone()), bytes, axes, own: (0..ty.shape.len()).map(Some).collect(), slot: false }
     }
 
     /// Whether elements of equal coordinates in both buffers are the same bytes: one buffer, or two of a kind that have one place.
@@ -112,7 +112,11 @@ impl Part {
 
     /// Whether elements have the same coordinates in both, one-entry axes aside.
     fn same_window(&self, other: &Part) -> bool {
-        let window = |part: &Part| part.own.iter().map(|&axis| part.axes[axis].clone()).collect::<SmallVec<[Extent; 4]>>();
+        let single = |part: &Part| part.own.iter().copied().collect::<Option<SmallVec<[usize; 4]>>>();
+        let window = |part: &Part| match single(part) {
+            Some(own) => own.into_iter().map(|axis| part.axes[axis].clone()).collect(),
+            None => part.axes.clone(),
+        };
         self.same_bytes(other) && self.own == other.own && window(self) == window(other)
     }
 }

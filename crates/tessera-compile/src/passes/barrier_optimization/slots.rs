@@ -122,9 +122,12 @@ impl Check<'_> {
         let data = &self.func.ops[self.func.defining_op(buffer)?];
         match data.kind {
             OpKind::Tile(TileOp::Slot { .. }) => Some((data.one(0), data.one(1))),
-            OpKind::Tile(TileOp::SliceShared {} | TileOp::SubviewShared { .. } | TileOp::TransposeShared { .. }) => {
-                self.slot(data.one(0))
-            }
+            OpKind::Tile(
+                TileOp::SliceShared {}
+                | TileOp::SubviewShared { .. }
+                | TileOp::TransposeShared { .. }
+                | TileOp::CollapseShared {},
+            ) => self.slot(data.one(0)),
             _ => None,
         }
     }

@@ -92,6 +92,10 @@ pub(super) fn addressable(func: &Func, view: Value, shared: &SharedType) -> Resu
     if span.is_some_and(|span| !line.is_multiple_of(span)) {
         return Err(format!("a line of {line} bytes does not fill its swizzle"));
     }
+    let lines = ty.tile.iter().enumerate().filter(|&(axis, &extent)| axis != fastest && extent > 1).count();
+    if lines > 1 && span.is_some_and(|span| line > span) {
+        return Err(format!("lines of {line} bytes along several axes do not lie in slabs of their swizzle"));
+    }
     let along =
         |(axis, &extent): (usize, &u32)| if axis == fastest { span.map_or(extent, |span| span * 8 / bits) } else { extent };
     if ty.tile.iter().enumerate().map(along).any(|extent| extent > BOX) {
@@ -185,9 +189,12 @@ fn written(func: &Func, buffer: Value, copy: Op) -> bool {
             continue;
         }
         match &data.kind {
-            OpKind::Tile(TileOp::SliceShared {} | TileOp::SubviewShared { .. } | TileOp::TransposeShared { .. }) => {
-                parts.push(data.result())
-            }
+            OpKind::Tile(
+                TileOp::SliceShared {}
+                | TileOp::SubviewShared { .. }
+                | TileOp::TransposeShared { .. }
+                | TileOp::CollapseShared {},
+            ) => parts.push(data.result()),
             _ if matches!(data.row().effects, Effects::Pure | Effects::Read | Effects::Write) => {
                 let writes = |touch: &Touch| touch.effect.writes() && parts.contains(&touch.value);
                 if func.touches(data).iter().any(writes) {

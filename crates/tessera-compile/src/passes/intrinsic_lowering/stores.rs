@@ -12,7 +12,8 @@
 //!                                                    tile.tma_store_wait {pending=0, read=true}
 //! ```
 //!
-//! Sums of warpgroups in 16 or 32 bits need no buffer for the whole tile: each warp sends its own rows in parts (`tile.send_tile`). Where the engine
+//! Sums of warpgroups in 16 or 32 bits need no buffer for the whole tile: each warp sends its own rows in parts (`tile.send_tile`), which may be lines
+//! along several axes of the view's tile. Where the engine
 //! cannot address the view, since lines begin anywhere, lanes store the parts line by line (`tile.store_lines`).
 //!
 //! In a loop the engine goes on while the next round works: the wait, for all of it, comes before the next round's tile is written, and once behind
@@ -138,13 +139,16 @@ impl Sent {
     fn ways(func: &Func, parents: &Parents, block: Block, op: Op) -> Vec<Sent> {
         let data = &func.ops[op];
         let OpKind::Schedule(ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, .. }) = data.kind else { return Vec::new() };
-        let Some(buffer) = buffer(func, data.one(1)) else { return Vec::new() };
         let (looped, once) = (outermost_loop(func, parents, block), runs_once(func, parents, block));
+        let sent = |way, (matrix, between)| Sent { store: op, block, matrix, between, way, looped, once };
+        let Some(buffer) = buffer(func, data.one(1)) else {
+            let ways = in_boxes(func, data).map(|found| sent(Way::Groups, found));
+            return ways.into_iter().filter(|sent| sent.is_alone(func, parents)).collect();
+        };
         let (groups, way) = (by_groups(func, data, &buffer), addressable(func, data.one(1), &buffer));
         let way = if way.is_ok() { Way::Groups } else { Way::Lines };
         // A result that leaves once goes a little sooner as one box, where 16 bits have room for it.
         let at_once = |between: &[Op]| looped.is_none() && !between.is_empty() && buffer.elem.bits() == 16;
-        let sent = |way, (matrix, between)| Sent { store: op, block, matrix, between, way, looped, once };
         let mut ways = Vec::new();
         if matches!(way, Way::Groups) && groups.as_ref().is_none_or(|(_, between)| at_once(between)) {
             ways.extend(as_a_box(func, data, buffer).map(|(way, found)| sent(way, found)));
@@ -324,6 +328,33 @@ fn by_groups(func: &Func, data: &OpData, buffer: &SharedType) -> Option<(Value, 
         between.push(made);
         value = from;
     }
+}
+
+/// The matrix of a store whose rows are lines along several axes of the view's tile, where each warp's are a box; and the operations between, the
+/// last one first.
+fn in_boxes(func: &Func, data: &OpData) -> Option<(Value, Vec<Op>)> {
+    let Type::TileView(ty) = func.ty(data.one(1)) else { return None };
+    sent::box_of_rows(&ty.tile)?;
+    let (mut value, mut between) = (data.one(0), Vec::new());
+    let parts = loop {
+        if let Some(parts) = func.ty(value).layout().and_then(|layout| sent::parts(layout, ty.tensor.elem)) {
+            break parts;
+        }
+        let made = func.defining_op(value)?;
+        let from = func.ops[made].operands.first().copied()?;
+        match &func.ops[made].kind {
+            OpKind::Tile(TileOp::ConvertLayout {}) => {}
+            OpKind::Schedule(ScheduleOp::Reshape {}) if func.ty(from).as_tile()?.shape.last() == ty.tile.last() => {}
+            _ => return None,
+        }
+        between.push(made);
+        value = from;
+    };
+    let line = parts.columns as u32 * ty.tensor.elem.bits() / 8;
+    let mut shape = ty.tile.clone();
+    *shape.last_mut()? = parts.columns as u32;
+    let part = SharedType { swizzle: engine_swizzle(line)?, ..SharedType::new(shape, ty.tensor.elem) };
+    addressable(func, data.one(1), &part).ok().map(|()| (value, between))
 }
 
 /// The same through a buffer for the whole tile.

@@ -151,17 +151,11 @@ fn retype_parts(func: &mut Func) {
                 let shape = func.ty(data.result()).as_shared().map(|ty| ty.shape.clone());
                 shape.map(|shape| SharedType { shape, ..source.clone() })
             }
-            OpKind::Tile(TileOp::TransposeShared { permutation }) => {
-                let place = |axis: u32| {
-                    let place = permutation.iter().position(|&from| from == axis);
-                    place.unwrap_or_else(|| bug!("a permutation without axis {axis}")) as u32
-                };
-                Some(SharedType {
-                    shape: permutation.iter().map(|&axis| source.shape[axis as usize]).collect(),
-                    order: source.order.iter().map(|&axis| place(axis)).collect(),
-                    ..source.clone()
-                })
-            }
+            OpKind::Tile(TileOp::TransposeShared { permutation }) => source.permuted(permutation),
+            OpKind::Tile(TileOp::CollapseShared {}) => func.ty(data.result()).as_shared().map(|ty| {
+                let part = source.collapsed(&ty.shape);
+                part.unwrap_or_else(|| bug!("a buffer whose axes were parted that are one elsewhere"))
+            }),
             _ => None,
         };
         if let Some(part) = part {

@@ -23,6 +23,7 @@ enum Step {
     Entry,
     Block(Shape, Shape),
     Permuted(Shape),
+    Collapsed(Shape),
 }
 
 /// From a whole buffer to a part.
@@ -37,6 +38,7 @@ impl Path {
             lies = match step {
                 Step::Entry => lies.entry(),
                 Step::Permuted(permutation) => lies.permuted(permutation),
+                Step::Collapsed(shape) => lies.collapsed(shape)?,
                 Step::Block(offsets, shape) => {
                     let (part, before) = lies.block(offsets, shape)?;
                     start += before;
@@ -307,6 +309,7 @@ impl Walk<'_> {
                 OpKind::Tile(TileOp::AllocShared { .. }) => break,
                 OpKind::Tile(TileOp::SliceShared {}) => steps.push(Step::Entry),
                 OpKind::Tile(TileOp::TransposeShared { permutation }) => steps.push(Step::Permuted(permutation.clone())),
+                OpKind::Tile(TileOp::CollapseShared {}) => steps.push(Step::Collapsed(func.ty(at).as_shared()?.shape.clone())),
                 OpKind::Tile(TileOp::SubviewShared { offsets }) => {
                     steps.push(Step::Block(offsets.clone(), func.ty(at).as_shared()?.shape.clone()));
                 }

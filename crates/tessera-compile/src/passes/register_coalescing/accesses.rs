@@ -251,7 +251,12 @@ fn area(func: &Func, mut value: Value) -> Area {
         let Some(op) = func.defining_op(value) else { return Area::Shared(None) };
         match &func.ops[op].kind {
             OpKind::Tile(TileOp::AllocShared { .. }) => return Area::Shared(Some(op)),
-            OpKind::Tile(TileOp::SliceShared {} | TileOp::SubviewShared { .. } | TileOp::TransposeShared { .. }) => {
+            OpKind::Tile(
+                TileOp::SliceShared {}
+                | TileOp::SubviewShared { .. }
+                | TileOp::TransposeShared { .. }
+                | TileOp::CollapseShared {},
+            ) => {
                 value = func.ops[op].operands[0];
             }
             _ => return Area::Shared(None),

@@ -122,11 +122,6 @@ fn lies_in_lines(view: &TileViewType) -> bool {
     last == Some(&Extent::Static(1))
 }
 
-/// The tile is a matrix, behind axes of extent 1.
-fn is_matrix(view: &TileViewType) -> bool {
-    view.tile.len() >= 2 && view.tile[..view.tile.len() - 2].iter().all(|&extent| extent == 1)
-}
-
 /// Bytes of shared memory that the operations behind the loops borrow. Warpgroups send sums in 16 and 32 bits by parts; wider ones fill whole
 /// sectors of memory as they lie, and others go through shared memory once.
 fn epilogue(func: &Func, (products, warps): (&[Op], u32), loops: &[Op], ops: &[Op]) -> u32 {
@@ -148,8 +143,8 @@ fn epilogue(func: &Func, (products, warps): (&[Op], u32), loops: &[Op], ops: &[O
                     Type::TileView(view) => Some(view),
                     _ => None,
                 });
-                match view.map(|view| (lies_in_lines(view), view.tensor.elem.bits(), is_matrix(view))) {
-                    Some((true, 16 | 32, true)) => sent::staging_bytes(u64::from(warps)) as u32,
+                match view.map(|view| (lies_in_lines(view), view.tensor.elem.bits(), sent::box_of_rows(&view.tile))) {
+                    Some((true, 16 | 32, Some(_))) => sent::staging_bytes(u64::from(warps)) as u32,
                     Some((true, 32.., _)) => 0,
                     _ => 2 * out,
                 }
