@@ -35,8 +35,15 @@ pub struct Queued<'a> {
 
 /// Operations of a turn where the order does not matter.
 const TURN: u64 = 1 << 12;
-/// Turns in which nothing moves anywhere, after which the launches count as stuck.
-const MOST_IDLE: u64 = 1 << 22;
+
+/// A cluster between its turns.
+struct Aside<'a> {
+    cluster: Cluster<'a>,
+    /// How often anything had moved anywhere when its loops were last looked at.
+    moves: u64,
+    /// Whether it only went round in loops in which nothing changed.
+    spun: bool,
+}
 
 /// A device with what it still has to do.
 struct Lane<'a, 'e> {
@@ -46,7 +53,7 @@ struct Lane<'a, 'e> {
     at: usize,
     resident: u64,
     next: u64,
-    live: VecDeque<Cluster<'a>>,
+    live: VecDeque<Aside<'a>>,
     /// Chances of a turn.
     weight: usize,
     /// The device's last cluster moved nothing in its turn.
@@ -105,7 +112,7 @@ fn execute(
         lanes.push(Lane { emulator, launches: own, at: 0, resident, next: 0, live, weight, still: false });
     }
     let (mut report, mut findings) = (Report::default(), Findings::default());
-    let (mut idle, mut turn, watch) = (0u64, 0, Watch::start(options.limit));
+    let (mut moves, mut idle, mut turn, watch) = (0u64, 0u64, 0, Watch::start(options.limit));
     // Every device's first launch begins before any moves: none of them comes after another.
     for lane in lanes.iter_mut().filter(|lane| !lane.is_over()) {
         lane.begin();
@@ -116,50 +123,65 @@ fn execute(
         let launch = &lane.launches[lane.at];
         let clusters = launch.grid.count() / launch.cluster.count();
         while lane.next < clusters && (lane.live.len() as u64) < lane.resident {
-            lane.live.push_back(Cluster::new(launch, lane.next));
+            lane.live.push_back(Aside { cluster: Cluster::new(launch, lane.next), moves, spun: false });
             lane.next += 1;
         }
         if options.schedule == Schedule::Random {
             let by = random.below(lane.live.len());
             lane.live.rotate_left(by);
         }
-        let Some(mut cluster) = lane.live.pop_front() else {
+        let Some(mut own) = lane.live.pop_front() else {
             lane.emulator.node().end(launch.run());
             lane.at += 1;
+            moves += 1;
             if !lane.is_over() {
                 lane.begin();
             }
             continue;
         };
         let budget = if options.schedule == Schedule::Random { 1 + random.below(TURN as usize) as u64 } else { TURN };
-        let before = cluster.progress;
-        let result = cluster.run(budget);
-        lane.still = cluster.progress == before;
-        idle = if lane.still { idle + 1 } else { 0 };
-        let stopped = match result {
+        // What others wrote may end its loops: they are looked at anew.
+        if own.moves != moves {
+            own.cluster.moved(own.cluster.progress);
+            (own.moves, own.spun) = (moves, false);
+        }
+        let before = own.cluster.progress;
+        let result = own.cluster.run(budget);
+        lane.still = own.cluster.progress == before;
+        (moves, idle) = if lane.still { (moves, idle + budget) } else { (moves + 1, 0) };
+        let mut stopped = None;
+        match result {
             Ok(Progress::Done) => {
-                (idle, lane.still) = (0, false);
-                finish(cluster, &mut report, &mut findings);
+                (moves, idle, lane.still) = (moves + 1, 0, false);
+                finish(own.cluster, &mut report, &mut findings);
                 continue;
             }
-            Ok(Progress::Paused | Progress::Spinning) => {
-                let given = watch.as_ref().and_then(|watch| watch.is_up(Instant::now()));
-                given.map(|given| cluster.endless(given)).or_else(|| (idle > MOST_IDLE).then(|| cluster.livelock()))
-            }
-            Err(stopped) => Some(stopped),
-        };
-        let Some(stopped) = stopped else {
-            cluster.moved(before);
-            lane.live.push_back(cluster);
+            Ok(Progress::Paused) => {}
+            Ok(Progress::Spinning) => own.spun = own.moves == moves,
+            Err(found) => stopped = Some(found),
+        }
+        let given = watch.as_ref().and_then(|watch| watch.is_up(Instant::now()));
+        let stopped = stopped.or_else(|| given.map(|given| own.cluster.endless(given)));
+        let stuck = own.spun && all_spin(&lanes, at, moves) || idle > options.patience;
+        let Some(stopped) = stopped.or_else(|| stuck.then(|| own.cluster.livelock())) else {
+            lanes[at].live.push_back(own);
             continue;
         };
-        let finding = cluster.note_stop(&stopped);
-        finish(cluster, &mut report, &mut findings);
+        let finding = own.cluster.note_stop(&stopped);
+        finish(own.cluster, &mut report, &mut findings);
         close(lanes, &mut report, &mut findings);
         return Err(EmuError::Fault { finding: Box::new(finding), report: Box::new(report) });
     }
     close(lanes, &mut report, &mut findings);
     Ok(report)
+}
+
+/// Whether every cluster beside the one whose turn it was only goes round in loops, and no device has others to start.
+fn all_spin(lanes: &[Lane<'_, '_>], turn: usize, moves: u64) -> bool {
+    lanes.iter().enumerate().filter(|(_, lane)| !lane.is_over()).all(|(at, lane)| {
+        let spins = lane.live.iter().all(|aside| aside.spun && aside.moves == moves);
+        spins && (at == turn || !lane.live.is_empty())
+    })
 }
 
 /// Ends what still runs.
@@ -168,7 +190,7 @@ fn close(lanes: Vec<Lane<'_, '_>>, report: &mut Report, findings: &mut Findings)
         if let Some(launch) = lane.launches.get(lane.at) {
             lane.emulator.node().end(launch.run());
         }
-        lane.live.into_iter().for_each(|cluster| finish(cluster, report, findings));
+        lane.live.into_iter().for_each(|aside| finish(aside.cluster, report, findings));
     }
     let findings = std::mem::take(findings);
     (report.findings, report.suppressed) = findings.told();

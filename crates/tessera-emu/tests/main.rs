@@ -6,6 +6,7 @@ mod cluster_addresses;
 mod copies;
 mod corpus;
 mod coverage;
+mod devices;
 mod ended_lanes;
 mod flow;
 mod forms;
