@@ -72,7 +72,7 @@ pub(super) fn brought(func: &Func, load: Op, fastest: usize) -> Result<SharedTyp
         return Err(no("a factor's tile has more lines than the copy engine brings at once"));
     }
     // Where there is one line, the last other axis is that of lines.
-    let lines = along.last().copied().or(others().last());
+    let lines = along.last().copied().or(others().next_back());
     let (slow, fast): (Vec<usize>, Vec<usize>) = others().partition(|axis| !along.contains(axis) && Some(*axis) != lines);
     let order = slow.into_iter().chain(fast).chain([fastest]).map(|axis| axis as u32).collect();
     let slot = SharedType { swizzle, order, ..SharedType::new(view.tile.clone(), elem) };

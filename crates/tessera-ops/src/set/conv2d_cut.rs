@@ -33,8 +33,8 @@ pub(super) struct Cut {
     cluster: u32,
 }
 
-/// What a box of pixels that are summed over costs where it extends along several axes, as a share of one along a single axis: the copy engine brings
-/// the latter as a factor's lines, and warpgroups multiply; the former goes through threads, and warps multiply.
+/// What a box of pixels that are summed over costs where it extends along several axes, as a share of one along a single axis, as measured where
+/// threads bring the former and warps multiply; a copy engine brings both alike.
 const BENT: f64 = 1.6;
 
 /// Pixels of boxes, as a share of those of boxes that cover the images best, from which on a cut is not taken.

@@ -9,6 +9,7 @@ use super::supply::Supply;
 use crate::tile::feed::Way;
 use crate::tile::left;
 use crate::tile::relation::{Relation, has_layout};
+use crate::tile::slots;
 use tessera_analysis::sent;
 
 /// Registers for addresses and for what an epilogue works with: where threads compute factors meanwhile, and where they turn them.
@@ -122,6 +123,12 @@ fn lies_in_lines(view: &TileViewType) -> bool {
     last == Some(&Extent::Static(1))
 }
 
+/// Warpgroups send the tile: a matrix behind axes of extent 1, or lines along several axes where the engine can address them.
+fn is_sent(func: &Func, value: Value, view: &TileViewType) -> bool {
+    let is_matrix = view.tile.len() >= 2 && view.tile[..view.tile.len() - 2].iter().all(|&extent| extent == 1);
+    is_matrix || sent::box_of_rows(&view.tile).is_some() && slots::addressable(func, value, view)
+}
+
 /// Bytes of shared memory that the operations behind the loops borrow. Warpgroups send sums in 16 and 32 bits by parts; wider ones fill whole
 /// sectors of memory as they lie, and others go through shared memory once.
 fn epilogue(func: &Func, (products, warps): (&[Op], u32), loops: &[Op], ops: &[Op]) -> u32 {
@@ -140,11 +147,12 @@ fn epilogue(func: &Func, (products, warps): (&[Op], u32), loops: &[Op], ops: &[O
         match (&data.kind, Relation::of(func, op)) {
             (OpKind::Schedule(ScheduleOp::StoreViewTko { .. }), _) => {
                 let view = data.operands.iter().find_map(|&value| match func.ty(value) {
-                    Type::TileView(view) => Some(view),
+                    Type::TileView(view) => Some((value, view)),
                     _ => None,
                 });
-                match view.map(|view| (lies_in_lines(view), view.tensor.elem.bits(), sent::box_of_rows(&view.tile))) {
-                    Some((true, 16 | 32, Some(_))) => sent::staging_bytes(u64::from(warps)) as u32,
+                let sent = view.map(|(value, view)| (lies_in_lines(view), view.tensor.elem.bits(), is_sent(func, value, view)));
+                match sent {
+                    Some((true, 16 | 32, true)) => sent::staging_bytes(u64::from(warps)) as u32,
                     Some((true, 32.., _)) => 0,
                     _ => 2 * out,
                 }
