@@ -41,14 +41,14 @@ def exchange(word, one, other, rises):
 @tessera.kernel
 def sort_row(x: Tensor["M", "N", dtype], values: Tensor["M", "N", dtype], indices: Tensor["M", "N", int32], LEAST: ct.Constant[bool],
              WORD: ct.Constant, BITS: ct.Constant[int], SIZE: ct.Constant[int], STEPS: ct.Constant[int]):
-    """2 to the power of STEPS is SIZE."""
+    """2 to the power of STEPS is SIZE; a block has SIZE // ITEMS threads."""
     words = tile.alloc_shared[WORD](SIZE)
     word = tile.alloc_register[WORD](ITEMS)
     t = tile.thread_id()
     row = tile.block_id()
     n = x.shape[1]
     for e in range(ITEMS):
-        place = t + e * (SIZE // ITEMS)
+        place = t + e * (tile.block_size())
         own = tile.cast(((1 << (2 * BITS - 2)) - 1) * 2 + 1, WORD)
         if place < n:
             own = tile.cast(key_of(x[row, place], BITS, LEAST), WORD) * (1 << BITS) + place
@@ -87,7 +87,7 @@ def sort_row(x: Tensor["M", "N", dtype], values: Tensor["M", "N", dtype], indice
         words[t * ITEMS + e] = word[e]
     tile.barrier()
     for e in range(ITEMS):
-        place = t + e * (SIZE // ITEMS)
+        place = t + e * (tile.block_size())
         if place < n:
             at = tile.cast(words[place] & ((1 << BITS) - 1), int32)
             values[row, place] = x[row, at]

@@ -60,10 +60,10 @@ impl LaunchSpec {
 
     /// The caller's options with what the operator asks of this launch.
     pub fn options<'o>(&self, options: &'o CompileOptions) -> Cow<'o, CompileOptions> {
-        let &LaunchSpec { sharing, cluster, clusters, warps, .. } = self;
-        match (sharing, cluster, warps) {
-            (Sharing::Nothing, 0, 0) => Cow::Borrowed(options),
-            _ => Cow::Owned(CompileOptions { sharing, cluster, clusters, warps, ..options.clone() }),
+        let &LaunchSpec { sharing, cluster, clusters, warps, threads, .. } = self;
+        match (sharing, cluster, warps, threads) {
+            (Sharing::Nothing, 0, 0, None) => Cow::Borrowed(options),
+            _ => Cow::Owned(CompileOptions { sharing, cluster, clusters, warps, block: threads.or(options.block), ..options.clone() }),
         }
     }
 }

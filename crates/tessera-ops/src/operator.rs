@@ -522,12 +522,14 @@ pub struct LaunchSpec {
     pub clusters: u32,
     /// Warps of a block on a GPU; 0 leaves them to the compiler.
     pub warps: u32,
+    /// Threads of a block of a per-thread kernel; none leaves them to the kernel.
+    pub threads: Option<u32>,
 }
 
 impl LaunchSpec {
     /// A launch whose blocks keep to themselves.
     pub fn new(kernel: &'static str, arguments: Vec<(&'static str, Argument)>, grid: [u32; 3]) -> LaunchSpec {
-        LaunchSpec { kernel, file: None, arguments, grid, sharing: Sharing::Nothing, cluster: 0, clusters: 0, warps: 0 }
+        LaunchSpec { kernel, file: None, arguments, grid, sharing: Sharing::Nothing, cluster: 0, clusters: 0, warps: 0, threads: None }
     }
 
     /// The same of a kernel of another file than the operator's.

@@ -378,8 +378,10 @@ impl Lowering<'_> {
         totals: &[Vec<Item>],
     ) -> Lowered<Vec<Vec<Item>>> {
         let lane = self.lane();
+        // A row's totals lie side by side, whichever axis the scan goes along.
         let mut shape: SmallVec<[u64; 4]> = layout.shape().iter().copied().collect();
-        shape[levels.dim] = levels.totals();
+        shape[levels.dim] = 1;
+        shape.push(levels.totals());
         let (strides, count) = (row_major(&shape), shape.iter().product::<u64>());
         let end = self.b.u32(if levels.reverse { 0 } else { WARP as u32 - 1 });
         let is_last = self.b.setp(Word::Eq, Ty::U32, lane, end);
@@ -393,7 +395,8 @@ impl Lowering<'_> {
             for (row, totals) in levels.rows.iter().zip(totals) {
                 // Where the row's totals begin.
                 let mut begin = self.b.u32(0);
-                for (axis, &stride) in strides.iter().enumerate().filter(|(axis, _)| *axis != levels.dim) {
+                let others = (0..layout.rank()).filter(|axis| *axis != levels.dim);
+                for (axis, stride) in others.map(|axis| (axis, strides[axis])) {
                     let coordinate = self.coordinate(place, row[0].registers[0], axis);
                     let stride = self.b.u32(stride as u32);
                     begin = self.b.mad(Ty::U32, coordinate, stride, begin);

@@ -304,7 +304,7 @@ fn sort(case: &Case, tensors: &mut Vec<TensorSpec>) -> Result<Vec<LaunchSpec>, U
             arguments.push(("WORD", Argument::Type(if bits == 16 { DType::I32 } else { DType::I64 })));
             arguments.extend([int("BITS", bits as usize), int("SIZE", size), int("STEPS", size.ilog2() as usize)]);
             let launch = LaunchSpec::new("sort_row", arguments, rows::grid(case.rows, 1)?).of_file(SHORT);
-            Ok(vec![LaunchSpec { warps: (size / BLOCK[0]) as u32, ..launch }])
+            Ok(vec![LaunchSpec { threads: Some((size / ITEMS) as u32), ..launch }])
         }
         _ => merges(case, tensors),
     }
