@@ -106,10 +106,8 @@ fn deliver(store: &str, load: &str, schedule: Schedule, seed: u64) -> (usize, u3
     let one = Dim3::ONE;
     let queued = |module, kernel, args| vec![Queued { module, kernel, grid: one, block: one, args }];
     // Who waits comes first.
-    let streams = [
-        (&devices[1], queued(&modules[1], "receives", &receives)),
-        (&devices[0], queued(&modules[0], "sends", &sends)),
-    ];
+    let streams =
+        [(&devices[1], queued(&modules[1], "receives", &receives)), (&devices[0], queued(&modules[0], "sends", &sends))];
     let sanitize = Sanitize { races: true, ..Sanitize::NONE };
     let options = LaunchOptions { schedule, seed, sanitize, ..LaunchOptions::default() };
     let report = run_together(&streams, &options).unwrap_or_else(|error| panic!("{store}, {load}: {error}"));

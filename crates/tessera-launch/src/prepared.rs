@@ -66,7 +66,9 @@ impl Prepared<Array> {
                     params.replace(own, &address.to_le_bytes());
                     for (place, plan) in maps.iter().filter(|(_, plan)| plan.param == position) {
                         let array = array.at(*address);
-                        let map = tensor_map(self.launch.kernel(), plan, Some(&array), |_| bug!("an array with elements has no stand-in"))?;
+                        let map = tensor_map(self.launch.kernel(), plan, Some(&array), |_| {
+                            bug!("an array with elements has no stand-in")
+                        })?;
                         params.replace(*place, map.bytes());
                     }
                 }

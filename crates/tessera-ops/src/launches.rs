@@ -63,7 +63,14 @@ impl LaunchSpec {
         let &LaunchSpec { sharing, cluster, clusters, warps, threads, .. } = self;
         match (sharing, cluster, warps, threads) {
             (Sharing::Nothing, 0, 0, None) => Cow::Borrowed(options),
-            _ => Cow::Owned(CompileOptions { sharing, cluster, clusters, warps, block: threads.or(options.block), ..options.clone() }),
+            _ => Cow::Owned(CompileOptions {
+                sharing,
+                cluster,
+                clusters,
+                warps,
+                block: threads.or(options.block),
+                ..options.clone()
+            }),
         }
     }
 }

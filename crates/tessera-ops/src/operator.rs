@@ -428,7 +428,12 @@ impl Fill {
     pub fn is_of_one_piece(self) -> bool {
         match self {
             Fill::Normal { .. } | Fill::Integers { .. } => false,
-            Fill::Bounds { .. } | Fill::RowOffsets(_) | Fill::Columns(_) | Fill::Rows(_) | Fill::Places | Fill::Distinct { .. } => true,
+            Fill::Bounds { .. }
+            | Fill::RowOffsets(_)
+            | Fill::Columns(_)
+            | Fill::Rows(_)
+            | Fill::Places
+            | Fill::Distinct { .. } => true,
         }
     }
 
@@ -529,7 +534,17 @@ pub struct LaunchSpec {
 impl LaunchSpec {
     /// A launch whose blocks keep to themselves.
     pub fn new(kernel: &'static str, arguments: Vec<(&'static str, Argument)>, grid: [u32; 3]) -> LaunchSpec {
-        LaunchSpec { kernel, file: None, arguments, grid, sharing: Sharing::Nothing, cluster: 0, clusters: 0, warps: 0, threads: None }
+        LaunchSpec {
+            kernel,
+            file: None,
+            arguments,
+            grid,
+            sharing: Sharing::Nothing,
+            cluster: 0,
+            clusters: 0,
+            warps: 0,
+            threads: None,
+        }
     }
 
     /// The same of a kernel of another file than the operator's.

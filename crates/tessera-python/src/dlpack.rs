@@ -159,7 +159,10 @@ impl Array {
         let dtype = dtype_of(self.code, self.bits, self.lanes).ok_or_else(|| {
             refuse(
                 py,
-                format!("no kernel takes elements of DLPack's code {} with {} bits in {} lanes", self.code, self.bits, self.lanes),
+                format!(
+                    "no kernel takes elements of DLPack's code {} with {} bits in {} lanes",
+                    self.code, self.bits, self.lanes
+                ),
             )
         })?;
         let rank = usize::try_from(self.ndim).map_err(|_| refuse(py, "an array of fewer than 0 axes"))?;

@@ -38,7 +38,8 @@ pub(crate) fn blocks(grid: &Bound<'_, PyAny>) -> PyResult<LaunchGrid> {
 }
 
 fn extent(axis: &Bound<'_, PyAny>, grid: &Bound<'_, PyAny>) -> PyResult<u32> {
-    axis.extract::<u32>().map_err(|error| if error.is_instance_of::<PyTypeError>(grid.py()) { no_grid(grid) } else { beyond(grid) })
+    axis.extract::<u32>()
+        .map_err(|error| if error.is_instance_of::<PyTypeError>(grid.py()) { no_grid(grid) } else { beyond(grid) })
 }
 
 fn no_grid(grid: &Bound<'_, PyAny>) -> PyErr {

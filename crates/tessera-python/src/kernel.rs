@@ -176,7 +176,13 @@ impl Kernel {
 }
 
 impl Kernel {
-    fn run(&self, py: Python<'_>, asked: Asked<'_>, stream: Option<u64>, host: &Bound<'_, PyAny>) -> PyResult<(String, Vec<String>)> {
+    fn run(
+        &self,
+        py: Python<'_>,
+        asked: Asked<'_>,
+        stream: Option<u64>,
+        host: &Bound<'_, PyAny>,
+    ) -> PyResult<(String, Vec<String>)> {
         let gpus = || asked.arguments.iter().flat_map(Argument::arrays).map(|given| given.gpu);
         match gpus().next().flatten() {
             None => {

@@ -11,9 +11,7 @@ use rustc_hash::FxHashMap;
 use tessera::compile::CompileOptions;
 use tessera::driver::StreamHandle;
 use tessera::ir::bug;
-use tessera::ops::{
-    Call as OpsCall, OPERATORS, Operator, Outline, OutlineCall, OutputArray, Repeated, Resolved, Source, find,
-};
+use tessera::ops::{Call as OpsCall, OPERATORS, Operator, Outline, OutlineCall, OutputArray, Repeated, Resolved, Source, find};
 use tessera::runtime::{DriverDevice, KernelError, PreparedLaunch, Tensor};
 use tessera::types::DType;
 
@@ -227,7 +225,13 @@ fn gives(resolved: &Resolved) -> Vec<Gives> {
 
 impl Call {
     /// Queues what was packed, for these results.
-    fn again(&self, py: Python<'_>, (device, kept): (&DriverDevice, &Kept), arrays: &[Given], stream: StreamHandle) -> PyResult<()> {
+    fn again(
+        &self,
+        py: Python<'_>,
+        (device, kept): (&DriverDevice, &Kept),
+        arrays: &[Given],
+        stream: StreamHandle,
+    ) -> PyResult<()> {
         self.wait_for(device, stream, arrays).map_err(|error| of_kernel(py, &error, 0))?;
         let address = |source: Source| match source {
             Source::Result(number) => arrays[number].address,
@@ -309,11 +313,7 @@ impl Call {
 }
 
 /// The tensors of a call's results: these arrays, but for those that were given.
-fn results(
-    wanted: &[OutputArray],
-    arrays: &[Given],
-    tensor: impl Fn(&Given, &str) -> PyResult<Tensor>,
-) -> PyResult<Vec<Tensor>> {
+fn results(wanted: &[OutputArray], arrays: &[Given], tensor: impl Fn(&Given, &str) -> PyResult<Tensor>) -> PyResult<Vec<Tensor>> {
     let own = |(output, given): (&OutputArray, &Given)| match &output.given {
         Some(own) => Ok(own.clone()),
         None => tensor(given, output.name),
