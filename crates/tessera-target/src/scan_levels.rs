@@ -53,6 +53,9 @@ struct Vector {
     set: u64,
 }
 
+/// Where a register lies along the axes that a scan does not go along.
+type Others = Vec<(u64, u64)>;
+
 /// A layout whose places along an axis are in levels.
 pub(super) struct Levels {
     dim: usize,
@@ -106,7 +109,7 @@ impl Levels {
             return None;
         }
         let threads = vector << (lanes.count + warps.count);
-        let mut found: BTreeMap<(Vec<(u64, u64)>, u64), BTreeMap<u64, usize>> = BTreeMap::new();
+        let mut found: BTreeMap<(Others, u64), BTreeMap<u64, usize>> = BTreeMap::new();
         for register in 0..place.len() {
             let (xor, add) = place.parts(register, dim);
             let (low, set) = (add % threads, add / threads);
@@ -118,7 +121,7 @@ impl Levels {
                 return None;
             }
         }
-        let mut rows: BTreeMap<Vec<(u64, u64)>, Vec<Vector>> = BTreeMap::new();
+        let mut rows: BTreeMap<Others, Vec<Vector>> = BTreeMap::new();
         for ((others, set), registers) in found {
             let mut registers: Vec<usize> = registers.into_values().collect();
             if registers.len() as u64 != vector {
@@ -213,7 +216,7 @@ impl Lowering<'_> {
     }
 
     /// What another lane has.
-    fn from_lane(&mut self, combiner: &Combiner<'_>, item: &Item, lane: Reg) -> Item {
+    fn item_of_lane(&mut self, combiner: &Combiner<'_>, item: &Item, lane: Reg) -> Item {
         self.shuffled_item(combiner, item, |b, word| b.shfl(Word::Idx, word, lane, WARP as u32 - 1))
     }
 
@@ -289,7 +292,7 @@ impl Lowering<'_> {
             for (number, total) in row.iter().enumerate() {
                 of_row.push(running.clone().map(|item| Before { item, when: None }));
                 if number + 1 < row.len() {
-                    let whole = self.from_lane(combiner, total, lane);
+                    let whole = self.item_of_lane(combiner, total, lane);
                     running = Some(match running {
                         Some(running) => self.combine(combiner, &running, &whole)?,
                         None => whole,
@@ -351,7 +354,7 @@ impl Lowering<'_> {
                     None => moved,
                 });
                 let end = self.b.u32(if levels.reverse { 0 } else { WARP as u32 - 1 });
-                last = Some(self.from_lane(combiner, &sums, end));
+                last = Some(self.item_of_lane(combiner, &sums, end));
             }
             if levels.reverse {
                 before.reverse();
@@ -361,7 +364,7 @@ impl Lowering<'_> {
                 let place = vector.set << levels.warps.count;
                 let from = self.b.u32((place % WARP) as u32);
                 let from = self.b.or(own, from);
-                let item = self.from_lane(combiner, &before[(place / WARP) as usize], from);
+                let item = self.item_of_lane(combiner, &before[(place / WARP) as usize], from);
                 of_row.push(Some(Before { item, when: (number == 0).then_some(has_warp) }));
             }
             rows.push(of_row);

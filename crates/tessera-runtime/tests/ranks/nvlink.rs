@@ -198,7 +198,8 @@ fn run(node: &Node, calls: &Calls<'_>, options: &LaunchOptions) -> Outcome {
                 _ => combined(variant.combine, &all),
             };
             let mut found = vec![0; result_len * size];
-            node.devices[rank].read(results[rank][time], &mut found).expect("a read");
+            let result = results[rank].get(time).copied().expect("a result each time");
+            node.devices[rank].read(result, &mut found).expect("a read");
             if found != encoded(variant.dtype, &expected) {
                 wrong.get_or_insert((time, rank));
             }

@@ -42,7 +42,7 @@ impl Choice {
     /// What does a call of all ranks, and how its elements are combined; `None` where the inner communicator is to do it.
     pub fn algorithm(&self, call: &Call, ranks: usize, layout: Layout) -> Option<(Algorithm, Combining)> {
         let dtype = call.dtype().filter(|dtype| Variant::DTYPES.contains(dtype))?;
-        if ranks < 2 || ranks > MOST_RANKS || call.group.size() != ranks {
+        if !(2..=MOST_RANKS).contains(&ranks) || call.group.size() != ranks {
             return None;
         }
         let (part, combine) = match call.operation {
