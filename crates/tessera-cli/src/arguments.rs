@@ -27,7 +27,7 @@ pub(crate) enum Command {
     Check(Check),
     /// Check, then time operators, and print a table.
     #[command(
-        after_help = "Examples:\n  tessera bench\n  tessera bench gemm --precision fp32 --sizes m=1024,n=1024,k=1024 --out results.jsonl\n  tessera bench all_reduce --ranks 4 --sizes bytes=4096..1073741824*4 --precision bf16\n  tessera bench kernels.py::add a=randn:f32[n] b=randn:f32[n] c=empty:f32[n] TILE=256 --grid 'cdiv(n,256)' --sizes n=1024..4096*2"
+        after_help = "Examples:\n  tessera bench\n  tessera bench gemm --precision fp32 --sizes m=1024,n=1024,k=1024 --out results.jsonl\n  tessera bench all_reduce --ranks 4 --sizes bytes=4096..1048576*16 --precision bf16\n  tessera bench kernels.py::add a=randn:f32[n] b=randn:f32[n] c=empty:f32[n] TILE=256 --grid 'cdiv(n,256)' --sizes n=1024..4096*2"
     )]
     Bench(Bench),
     /// Compile a kernel and print it at one level.

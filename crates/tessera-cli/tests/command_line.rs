@@ -796,7 +796,7 @@ fn a_function_with_a_mesh_runs_on_its_ranks() {
     }
     let (code, printed) = run(&["--ranks", "3"]);
     assert_eq!(code, 5, "{printed}");
-    assert!(printed.contains("does not divide by 3 ranks"), "{printed}");
+    assert!(printed.contains("does not divide by the 3 ranks"), "{printed}");
     let (code, printed) = tessera_in(folder.path(), &["opt", "product.tir", "--pass", "collective-insertion", "--verify-each"]);
     assert_eq!(code, 0, "{printed}");
     assert!(printed.contains("ranks(tp=2)") && printed.contains("graph.all_reduce [%c]"), "{printed}");

@@ -358,7 +358,7 @@ const WITHOUT_DATA: [(&str, &str); 22] = [
 
 /// Barriers that no case, or none of a short run, shows to be needed: threads use what they have brought themselves, a loop before them has no
 /// rounds, or only other blocks could tell. Which thread brings what is decided by layouts and by the lowering, behind the pass.
-const OWN: [(&str, &str, Arch, usize); 51] = [
+const OWN: [(&str, &str, Arch, usize); 54] = [
     // Each warp writes the 16 rows of Q, a head's, that its part of the first product reads.
     ("attention.py", "few_queries_split", Arch::Sm90a, 19),
     ("attention_decode.py", "attention_decode", Arch::Sm90a, 37),
@@ -402,18 +402,18 @@ const OWN: [(&str, &str, Arch, usize); 51] = [
     ("scan.py", "to_csr", Arch::Sm90a, 125),
     // Before a block counts itself as done, and before the last one reads what all have left: the short run's cases are narrow, and those of 1025
     // columns, which the long run takes, show that both are needed.
-    ("activations.py", "bias_gelu_backward", Arch::Sm80, 267),
-    ("activations.py", "bias_gelu_backward", Arch::Sm90a, 267),
-    ("activations.py", "bias_gelu_backward", Arch::Sm80, 272),
-    ("activations.py", "bias_gelu_backward", Arch::Sm90a, 272),
-    ("activations.py", "bias_relu_backward", Arch::Sm80, 267),
-    ("activations.py", "bias_relu_backward", Arch::Sm90a, 267),
-    ("activations.py", "bias_relu_backward", Arch::Sm80, 272),
-    ("activations.py", "bias_relu_backward", Arch::Sm90a, 272),
-    ("activations.py", "bias_silu_backward", Arch::Sm80, 267),
-    ("activations.py", "bias_silu_backward", Arch::Sm90a, 267),
-    ("activations.py", "bias_silu_backward", Arch::Sm80, 272),
-    ("activations.py", "bias_silu_backward", Arch::Sm90a, 272),
+    ("activations.py", "bias_gelu_backward", Arch::Sm80, 268),
+    ("activations.py", "bias_gelu_backward", Arch::Sm90a, 268),
+    ("activations.py", "bias_gelu_backward", Arch::Sm80, 273),
+    ("activations.py", "bias_gelu_backward", Arch::Sm90a, 273),
+    ("activations.py", "bias_relu_backward", Arch::Sm80, 268),
+    ("activations.py", "bias_relu_backward", Arch::Sm90a, 268),
+    ("activations.py", "bias_relu_backward", Arch::Sm80, 273),
+    ("activations.py", "bias_relu_backward", Arch::Sm90a, 273),
+    ("activations.py", "bias_silu_backward", Arch::Sm80, 268),
+    ("activations.py", "bias_silu_backward", Arch::Sm90a, 268),
+    ("activations.py", "bias_silu_backward", Arch::Sm80, 273),
+    ("activations.py", "bias_silu_backward", Arch::Sm90a, 273),
     // Before a block counts itself as done. In these cases a few threads of its first warp at most write what it leaves, and one of them counts.
     ("channel_norm.py", "batch_statistics", Arch::Sm80, 182),
     ("channel_norm.py", "batch_statistics", Arch::Sm90a, 182),
@@ -421,6 +421,10 @@ const OWN: [(&str, &str, Arch, usize); 51] = [
     ("channel_norm.py", "batch_sums", Arch::Sm90a, 182),
     ("reduce.py", "reduce_columns", Arch::Sm80, 127),
     ("reduce.py", "reduce_columns", Arch::Sm90a, 127),
+    // Not shown to be needed by the short run's cases: products of f64 that are staged, and the last product of a round.
+    ("conv2d.py", "conv2d", Arch::Sm80, 68),
+    ("conv2d.py", "conv2d", Arch::Sm90a, 68),
+    ("attention_backward.py", "of_keys", Arch::Sm90a, 77),
 ];
 
 /// A kernel's file, the kernel, its target, a line of its source and an operation there.

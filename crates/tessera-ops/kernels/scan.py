@@ -91,7 +91,7 @@ def scan(x, words, groups, done, y, ACC: ct.Constant, TILE: ct.Constant[int], GR
     begin_anew(words, groups, done, GROUP)
 
 
-@tessera.kernel(num_warps=8, occupancy=3)
+@tessera.kernel(num_warps=16, occupancy=2)
 def select(x, mask, words, groups, done, y, count, TILE: ct.Constant[int], GROUP: ct.Constant[int]):
     at = ct.bid(0)
     v = ct.load(x, (at,), (TILE,), padding_mode=ZERO)

@@ -80,7 +80,7 @@ def sort_row(x: Tensor["M", "N", dtype], values: Tensor["M", "N", dtype], indice
                         words[t * ITEMS + e] = word[e]
                     tile.barrier()
                     for e in range(ITEMS):
-                        other = words[(t * ITEMS + e) ^ distance]
+                        other = words[((t * ITEMS) ^ distance) + e]
                         word[e] = tile.where(keeps_low, tile.min(word[e], other), tile.max(word[e], other))
     tile.barrier()
     for e in range(ITEMS):

@@ -135,7 +135,7 @@ pub(super) const CASES: &[Case] = &[
         text: &[],
         mutants: &[
             edit("squares overflow", &[("square = ct.minimum(t * t, 1000.0)", "square = t * t")]),
-            edit("elements are multiplied first", &[("t * (inner * (s * (1.0 - s)))", "(t * inner) * (s * (1.0 - s))")]),
+            edit("elements are multiplied first", &[("near * (inner * (s * (1.0 - s)))", "(t * inner) * (s * (1.0 - s))")]),
         ],
     },
     case(

@@ -7,7 +7,7 @@ use tessera_ops::Argument;
 const GROUPED: &[(&str, u64)] = &[("n", 2), ("c", 32), ("h", 9), ("w", 11), ("o", 24), ("r", 3), ("s", 3), ("groups", 2)];
 const BY_CHANNEL: &[(&str, u64)] = &[("n", 2), ("c", 40), ("h", 9), ("w", 11), ("o", 40), ("r", 3), ("s", 3), ("groups", 40)];
 
-const BOX: &str = "(image, i * TP + h // STRIDE, j * TQ + w // STRIDE, g, c)";
+const BOX: &str = "(image, row, column, g, c)";
 const TAPS: &str = "(g, o, tap, c), (1, TN, 1, TK)";
 
 pub(super) const CASES: &[Case] = &[
@@ -19,8 +19,8 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("windows are not moved down", &[(BOX, "(image, i * TP, j * TQ + w // STRIDE, g, c)")]),
-            edit("groups read the first group's channels", &[(BOX, "(image, i * TP + h // STRIDE, j * TQ + w // STRIDE, 0, c)")]),
+            edit("windows are not moved down", &[(BOX, "(image, i * TP, column, g, c)")]),
+            edit("groups read the first group's channels", &[(BOX, "(image, row, column, 0, c)")]),
             edit("taps are turned round", &[(TAPS, "(g, o, 8 - tap, c), (1, TN, 1, TK)")]),
             edit(
                 "the bias is left out",

@@ -34,6 +34,8 @@ pub(crate) struct Case {
     source: &'static str,
     /// Blocks of a cluster that share a row, and warps of each. Products are looked at unshared: what blocks share changes the loops of none.
     row: Option<(u32, u32)>,
+    /// Threads of a block of a per-thread kernel, where the launch says them.
+    pub(crate) threads: Option<u32>,
 }
 
 /// A launch argument.
@@ -58,7 +60,7 @@ impl Case {
     pub(crate) fn compiled(&self) -> Compiled {
         let options = match self.row {
             Some((cluster, warps)) => CompileOptions { sharing: Sharing::Cluster, cluster, warps, ..CompileOptions::default() },
-            None => CompileOptions::default(),
+            None => CompileOptions { block: self.threads, ..CompileOptions::default() },
         };
         compiled_with(&parse_file(self.operator, self.source), self.kernel, &self.args, &options)
     }
@@ -94,6 +96,7 @@ pub(crate) fn cases(arch: Arch) -> Vec<Case> {
                         source: from.text,
                         row: (launch.sharing == Sharing::Cluster && OF_ROWS.contains(&operator.name))
                             .then_some((launch.cluster, launch.warps)),
+                        threads: launch.threads,
                     };
                     if seen.insert(format!("{} {:?} {:?}", case.kernel, case.args, case.row)) {
                         cases.push(case);

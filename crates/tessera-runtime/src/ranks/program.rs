@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tessera_compile::{CompileOptions, Place, RankProgram, RankStep, passes, rank_program};
-use tessera_ir::{Axis, Diagnostic, Func, GraphOp, Mesh, ParamKind, PassManager, Program, text};
+use tessera_ir::{Axis, Diagnostic, Func, GraphOp, Mesh, ParamKind, PassManager, Program, text, verify};
 use tessera_launch::{LaunchGrid, Report};
 
 use crate::device::Device;
@@ -46,6 +46,11 @@ impl RankedKernel {
                     return Err(refused(Diagnostic::bare("ranks", message).help(help)));
                 }
             }
+        }
+        // A mesh of another size may divide what it does not fit.
+        let wrong = verify(&module);
+        if !wrong.is_empty() {
+            return Err(kernel.rejected(wrong));
         }
         let insertion: Vec<_> = passes::find("collective-insertion").into_iter().collect();
         let mut manager = PassManager { verify_each: true, ..PassManager::default() };
