@@ -48,7 +48,7 @@ def sort_row(x: Tensor["M", "N", dtype], values: Tensor["M", "N", dtype], indice
     row = tile.block_id()
     n = x.shape[1]
     for e in range(ITEMS):
-        place = t + e * (tile.block_size())
+        place = t + e * tile.block_size()
         own = tile.cast(((1 << (2 * BITS - 2)) - 1) * 2 + 1, WORD)
         if place < n:
             own = tile.cast(key_of(x[row, place], BITS, LEAST), WORD) * (1 << BITS) + place
@@ -75,19 +75,20 @@ def sort_row(x: Tensor["M", "N", dtype], values: Tensor["M", "N", dtype], indice
                         other = tile.shuffle_xor(word[e], distance // ITEMS)
                         word[e] = tile.where(keeps_low, tile.min(word[e], other), tile.max(word[e], other))
                 else:
+                    # Neighbours lie a block apart here, so that lanes meet in no bank.
                     tile.barrier()
                     for e in range(ITEMS):
-                        words[t * ITEMS + e] = word[e]
+                        words[e * tile.block_size() + t] = word[e]
                     tile.barrier()
                     for e in range(ITEMS):
-                        other = words[((t * ITEMS) ^ distance) + e]
+                        other = words[e * tile.block_size() + (t ^ (distance // ITEMS))]
                         word[e] = tile.where(keeps_low, tile.min(word[e], other), tile.max(word[e], other))
     tile.barrier()
     for e in range(ITEMS):
         words[t * ITEMS + e] = word[e]
     tile.barrier()
     for e in range(ITEMS):
-        place = t + e * (tile.block_size())
+        place = t + e * tile.block_size()
         if place < n:
             at = tile.cast(words[place] & ((1 << BITS) - 1), int32)
             values[row, place] = x[row, at]
