@@ -122,7 +122,12 @@ fn a_baseline_that_does_not_start_is_told_once() {
     ];
     let (code, _, err) = texts(&command(&arguments).output().expect("it runs"));
     assert_eq!(code, 4, "{err}");
-    assert!(err.matches("its process ended").count() == 1 && err.contains("of `none`: its process ended") && !err.contains("No such file"), "{err}");
+    assert!(
+        err.matches("its process ended").count() == 1
+            && err.contains("of `none`: its process ended")
+            && !err.contains("No such file"),
+        "{err}"
+    );
 }
 
 #[test]

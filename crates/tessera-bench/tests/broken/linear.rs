@@ -24,7 +24,11 @@ pub(super) const CASES: &[Case] = &[
             relaunch("the last block of rows is not launched", one_block_short),
         ],
     ),
-    case("relu", "bf16->bf16", &[edit("what is negative leaks", &[("ct.maximum(t, 0.0, propagate_nan=True)", "ct.maximum(t, 0.01 * t)")])]),
+    case(
+        "relu",
+        "bf16->bf16",
+        &[edit("what is negative leaks", &[("ct.maximum(t, 0.0, propagate_nan=True)", "ct.maximum(t, 0.01 * t)")])],
+    ),
     case(
         "residual",
         "fp32",

@@ -34,12 +34,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         }
         TileOp::ClusterRank {} => place_in_cluster(site),
         TileOp::ClusterNumber {} => place_of_cluster(site),
-        TileOp::Workspace { .. } => {
-            let pointer =
-                site.result(0).is_scalar() && site.result(0).as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));
-            ensure!(pointer, "ir-result-type", "the result must be a pointer");
-            Ok(())
-        }
+        TileOp::Workspace { .. } => workspace(site),
         TileOp::ConvertLayout {} => convert_layout(site),
 
         TileOp::AllocShared { align, offset } => alloc_shared(site, *align, *offset),
@@ -153,6 +148,12 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
 pub(super) fn shared<'m>(site: &Site<'m>, position: usize) -> Result<&'m SharedType, Wrong> {
     let ty = site.operand(position);
     ty.as_shared().ok_or_else(|| site.wrong_operand(position, "a shared buffer", ty))
+}
+
+fn workspace(site: &Site<'_>) -> Rule {
+    let pointer = site.result(0).is_scalar() && site.result(0).as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));
+    ensure!(pointer, "ir-result-type", "the result must be a pointer");
+    Ok(())
 }
 
 /// A matrix that warps store line by line: it may stand behind axes of extent 1.
