@@ -17,6 +17,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use libloading::Library;
 use tessera_driver::{Context, DevicePtr, DriverError, StreamHandle};
@@ -246,11 +247,10 @@ pub struct NcclCall {
 }
 
 impl Nccl {
-    /// Loads the library from the first of some places where it is, else as the loader finds it.
+    /// Loads the library from the first of some places where it is; a name without a folder is one that the loader looks for.
     pub fn load(places: &[PathBuf]) -> Result<Nccl> {
-        let by_loader = ["libnccl.so.2", "libnccl.so"].map(PathBuf::from);
         let mut first = None;
-        for place in places.iter().chain(&by_loader) {
+        for place in places {
             // SAFETY: loading the vendor's library runs its initialisers.
             let loaded = unsafe { Library::new(place) }.map_err(|error| {
                 let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
@@ -404,15 +404,26 @@ impl NcclComm {
         }
     }
 
-    /// Ends what runs on the device, and frees the communicator: later calls fail. It never waits for other ranks.
-    pub fn abort(&self) {
-        let inner = &*self.inner;
-        let _alone = QUEUING.lock().unwrap_or_else(PoisonError::into_inner);
-        let (Some(raw), Some(abort)) = (inner.raw().take(), inner.nccl.symbols.abort) else { return };
-        if inner.context.table().is_ok() {
-            // SAFETY: the handle is alive and used nowhere else any more. What it says changes nothing.
-            unsafe { abort(raw.0) };
-        }
+    /// Ends what runs on the device, and frees the communicators: later calls fail. It never waits for other ranks.
+    ///
+    /// Communicators of one device are ended together: freeing one waits for what the others run, until that is ended too.
+    pub fn abort_all(comms: &[NcclComm]) {
+        let end = |comm: &NcclComm| {
+            let inner = &*comm.inner;
+            let taken = {
+                let _alone = QUEUING.lock().unwrap_or_else(PoisonError::into_inner);
+                inner.raw().take()
+            };
+            let (Some(raw), Some(abort)) = (taken, inner.nccl.symbols.abort) else { return };
+            if inner.context.table().is_ok() {
+                // SAFETY: the handle is alive and used nowhere else any more. What it says changes nothing.
+                unsafe { abort(raw.0) };
+            }
+        };
+        thread::scope(|scope| {
+            let end = &end;
+            comms.iter().for_each(|comm| drop(scope.spawn(move || end(comm))));
+        });
     }
 
     /// Whether it has been aborted.
@@ -436,7 +447,7 @@ impl Drop for CommInner {
                 // Ranks leave together. Whoever comes late must not hold this one up for ever.
                 let start = std::time::Instant::now();
                 while status == IN_PROGRESS && start.elapsed() < std::time::Duration::from_secs(5) {
-                    std::thread::sleep(std::time::Duration::from_micros(100));
+                    thread::sleep(std::time::Duration::from_micros(100));
                     // SAFETY: as above.
                     unsafe { ask(raw.0, &mut status) };
                 }
@@ -455,7 +466,7 @@ impl Drop for CommInner {
     }
 }
 
-/// Calls are not queued while a communicator is aborted, which frees it.
+/// A communicator is not taken away to be aborted while calls are queued on it.
 static QUEUING: Mutex<()> = Mutex::new(());
 
 /// A communicator, its number of ranks, and a call on it.

@@ -237,7 +237,8 @@ impl Tensor {
 
     /// True when both are the same elements of the same memory, whatever their shapes.
     pub(crate) fn same_place(&self, other: &Tensor) -> bool {
-        self.shares_memory(other) && self.address_range() == other.address_range()
+        let same_span = self.layout.span() == other.layout.span() && self.address_range() == other.address_range();
+        self.shares_memory(other) && self.dtype() == other.dtype() && same_span
     }
 
     /// Where the first element lies on its device; `None` on the CPU, and where it does not begin a byte.

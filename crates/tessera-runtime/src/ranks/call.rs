@@ -42,13 +42,19 @@ impl Group {
         if !ranks.is_sorted_by(|a, b| a < b) {
             return None;
         }
-        let position = ranks.iter().position(|&other| other == rank)?;
-        Some(Group { ranks, position })
+        let group = Group { ranks, position: 0 };
+        let position = group.position_of(rank)?;
+        Some(Group { position, ..group })
     }
 
     /// How many they are.
     pub fn size(&self) -> usize {
         self.ranks.len()
+    }
+
+    /// At which position a rank is, if it is one of them.
+    pub fn position_of(&self, rank: usize) -> Option<usize> {
+        self.ranks.iter().position(|&member| member == rank)
     }
 
     /// This rank's number.
@@ -235,14 +241,18 @@ impl Call {
         format!("send{tensor} from {from} to {to}")
     }
 
-    /// Refuses what no rank could do: tensors that are missing, strided, of other sizes or types, or overlap.
-    pub fn check(&self, ranks: usize) -> Result<(), ExchangeError> {
+    /// Refuses what this rank, one of `ranks`, cannot do: a group with another rank at its position, tensors that are missing, strided, of
+    /// other sizes or types, or overlap.
+    pub fn check(&self, rank: usize, ranks: usize) -> Result<(), ExchangeError> {
         let refuse = |reason: String| Err(ExchangeError::Refused { call: self.operation.name(), reason });
         let Group { ranks: members, position } = &self.group;
         if !members.is_sorted_by(|a, b| a < b) || *position >= members.len() {
             return refuse(format!(
                 "the group {members:?} with position {position} is not in ascending order with this rank in it"
             ));
+        }
+        if self.group.rank() != rank {
+            return refuse(format!("the group {} has position {position} for rank {rank}", self.group));
         }
         if let Some(beyond) = members.iter().find(|&&member| member >= ranks) {
             return refuse(format!("the group has rank {beyond}, and there are {ranks} ranks"));
@@ -300,6 +310,11 @@ impl Call {
             return refuse("source and result overlap, and not as in place".to_string());
         }
         Ok(())
+    }
+
+    /// The error of a call without something that [`Call::check`] asks for.
+    pub(super) fn lacks(&self, what: &str) -> ExchangeError {
+        ExchangeError::Refused { call: self.operation.name(), reason: format!("there is no {what}") }
     }
 
     /// Whether source and result share memory in the way that counts as in place.

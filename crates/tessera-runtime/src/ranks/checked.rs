@@ -49,12 +49,20 @@ impl<C: Communicator> Checked<C> {
     }
 
     /// Compares a list of calls with those of the other ranks. All of this rank's are written before any is read: a list is one step.
+    /// Messages between two ranks are numbered in the order of their directions, since one end may list its `send` first and the other
+    /// end too.
     fn compare(&mut self, calls: &[Call]) -> Result<(), ExchangeError> {
         let rank = self.inner.rank();
         let mut written = Vec::new();
-        for call in calls {
+        let direction = |call: &&Call| match call.operation {
+            Operation::Send { to } => Some((rank, to)),
+            Operation::Recv { from } => Some((from, rank)),
+            _ => None,
+        };
+        let mut ordered: Vec<&Call> = calls.iter().collect();
+        ordered.sort_by_key(direction);
+        for call in ordered {
             self.calls += 1;
-            call.check(self.inner.ranks())?;
             // A message concerns its two ends alone.
             let group = match call.operation {
                 Operation::Send { to: other } | Operation::Recv { from: other } => {
@@ -126,6 +134,7 @@ impl<C: Communicator> Checked<C> {
     }
 
     fn first(&mut self, calls: &[Call]) -> Result<(), ExchangeError> {
+        calls.iter().try_for_each(|call| call.check(self.inner.rank(), self.inner.ranks()))?;
         self.compare(calls).inspect_err(|error| self.inner.abort(&error.to_string()))
     }
 }

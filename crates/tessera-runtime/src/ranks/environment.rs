@@ -117,8 +117,8 @@ impl Placement {
     /// The CUDA device of this rank: that of its number on the host, or the only one that its launcher lets it see.
     pub fn device(&self) -> Result<Device, DriverError> {
         let seen = tessera_cuda::driver()?.device_count()?;
-        let own = u32::try_from(self.local_rank).unwrap_or(u32::MAX);
-        Device::cuda(if seen == 1 { 0 } else { own })
+        // Numbers are below `MOST_RANKS`.
+        Device::cuda(if seen == 1 { 0 } else { self.local_rank as u32 })
     }
 }
 

@@ -111,7 +111,7 @@ impl<L: Links> Linked<L> {
                 Ok(result.copy_from(&elements(result, &message)?)?)
             }
             (Operation::Barrier, ..) => self.barrier(step),
-            (operation, ..) => Err(ExchangeError::Refused { call: operation.name(), reason: "a tensor is missing".to_string() }),
+            _ => Err(call.lacks("tensor for it")),
         }
     }
 
@@ -181,7 +181,8 @@ impl<L: Links> Linked<L> {
     /// A binomial tree from the root: in round `k` those who have it send it `2^k` positions on.
     fn broadcast(&mut self, step: &Step<'_>, root: usize, tensor: &Tensor) -> Result<(), ExchangeError> {
         let group = &step.call.group;
-        let (count, first) = (group.size(), group.ranks.iter().position(|&rank| rank == root).unwrap_or(0));
+        let first = group.position_of(root).ok_or_else(|| step.call.lacks("root in the group"))?;
+        let count = group.size();
         let own = (group.position + count - first) % count;
         let rank_at = |turned: usize| group.ranks[(turned + first) % count];
         let mut distance = 1;
@@ -220,13 +221,6 @@ impl<L: Links> Linked<L> {
         if let (Some(reason), Some(step)) = (self.failed.clone(), steps.first()) {
             return Err(ExchangeError::Aborted { reason, call: step.name.clone() });
         }
-        for call in calls {
-            call.check(self.ranks)?;
-            if call.group.rank() != self.rank {
-                let reason = format!("the group {} has position {} for rank {}", call.group, call.group.position, self.rank);
-                return Err(ExchangeError::Refused { call: call.operation.name(), reason });
-            }
-        }
         // What a rank sends in a list must not wait for what it receives there, on either side.
         for turn in 0..3 {
             for step in &steps {
@@ -262,6 +256,7 @@ impl<L: Links> Communicator for Linked<L> {
             let reason = "tensors on the CPU have no stream".to_string();
             return Err(ExchangeError::Refused { call: call.operation.name(), reason });
         }
+        calls.iter().try_for_each(|call| call.check(self.rank, self.ranks))?;
         match self.attempt(calls) {
             Ok(()) => Ok(Pending::done()),
             Err(error) => {

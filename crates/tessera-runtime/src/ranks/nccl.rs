@@ -70,10 +70,22 @@ impl Shared {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn abort(&self, reason: &str) {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| reason.to_string());
-        let comms = std::mem::take(&mut *self.comms());
-        comms.values().for_each(NcclComm::abort);
+    /// Ends everything; whether this is the first reason to.
+    fn abort(&self, reason: &str) -> bool {
+        let first = {
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.is_none() && failed.insert(reason.to_string()) == reason
+        };
+        let comms: Vec<NcclComm> = std::mem::take(&mut *self.comms()).into_values().collect();
+        NcclComm::abort_all(&comms);
+        first
+    }
+
+    /// Ends everything, and lets the other ranks know.
+    fn fail(&self, reason: &str) {
+        if self.abort(reason) {
+            self.tell("failed", reason);
+        }
     }
 
     /// Writes what another rank's waits look for.
@@ -178,9 +190,12 @@ impl NcclRank {
         let mut rank = NcclRank { shared, nccl: nccl.clone(), board, device: device.clone(), driver, calls: 0, scratch };
         let world = rank.world();
         let call = CallName { rank: rank.rank(), number: 0, signature: format!("joining {world}") };
-        rank.comm(&world, &call)?;
+        let joined = rank.comm(&world, &call);
+        rank.fails(joined)?;
         let alarmed = Arc::clone(&rank.shared);
-        rank.board.on_loss(Box::new(move |reason| alarmed.abort(reason)));
+        rank.board.on_loss(Box::new(move |reason| {
+            alarmed.abort(reason);
+        }));
         Ok(rank)
     }
 
@@ -210,8 +225,9 @@ impl NcclRank {
             NcclId::from_bytes(bytes.try_into().map_err(wrong)?)
         };
         let comm = self.nccl.join(self.driver.context(), id, group.size(), group.position).map_err(library)?;
-        self.until_ready(&comm, &mut wait)?;
+        // It is there to be aborted with the others, which may run meanwhile.
         self.shared.comms().insert(group.ranks.clone(), comm.clone());
+        self.until_ready(&comm, &mut wait)?;
         Ok(comm)
     }
 
@@ -224,16 +240,28 @@ impl NcclRank {
                 Ok(false) => {}
                 Err(error) => {
                     let blamed = wait.blame(&self.shared);
-                    comm.abort();
                     return Err(blamed.unwrap_or_else(|| transport(&error, &wait.call)));
                 }
             }
             if let Some(error) = wait.ended(&self.shared) {
-                comm.abort();
                 return Err(error);
             }
             pause.take();
         }
+    }
+
+    /// Refuses calls that this rank cannot make; what is refused is no call, and ends nothing.
+    fn check(&self, calls: &[Call]) -> Result<(), ExchangeError> {
+        for call in calls {
+            call.check(self.rank(), self.ranks())?;
+            for tensor in [&call.source, &call.result].into_iter().flatten() {
+                if !tensor.device().driver().is_some_and(|there| there.is(&self.driver)) {
+                    let reason = format!("a tensor is on `{}`, and this rank's device is `{}`", tensor.device(), self.device);
+                    return Err(ExchangeError::Refused { call: call.operation.name(), reason });
+                }
+            }
+        }
+        Ok(())
     }
 
     fn names(&mut self, calls: &[Call]) -> Vec<CallName> {
@@ -245,24 +273,13 @@ impl NcclRank {
         calls.iter().map(&mut name).collect()
     }
 
-    /// Checks calls and finds the communicators for them.
+    /// Finds the communicators for calls that were checked.
     fn ready(&mut self, calls: &[Call], names: &[CallName]) -> Result<Vec<NcclComm>, ExchangeError> {
         if let (Some(reason), Some(name)) = (self.shared.failed(), names.first()) {
             return Err(ExchangeError::Aborted { reason, call: name.clone() });
         }
         let mut comms = Vec::new();
         for (call, name) in calls.iter().zip(names) {
-            call.check(self.ranks())?;
-            if call.group.rank() != self.rank() {
-                let reason = format!("the group {} has position {} for rank {}", call.group, call.group.position, self.rank());
-                return Err(ExchangeError::Refused { call: call.operation.name(), reason });
-            }
-            for tensor in [&call.source, &call.result].into_iter().flatten() {
-                if !tensor.device().driver().is_some_and(|there| there.is(&self.driver)) {
-                    let reason = format!("a tensor is on `{}`, and this rank's device is `{}`", tensor.device(), self.device);
-                    return Err(ExchangeError::Refused { call: call.operation.name(), reason });
-                }
-            }
             comms.push(self.comm(&call.group, name)?);
         }
         if let Some(name) = names.last() {
@@ -271,42 +288,76 @@ impl NcclRank {
         Ok(comms)
     }
 
-    /// A call as the library takes it.
-    fn translated(&self, call: &Call) -> NcclCall {
-        let at = |tensor: &Option<Tensor>| tensor.as_ref().and_then(Tensor::device_pointer).unwrap_or(DevicePtr(0));
-        let count = |tensor: &Option<Tensor>| tensor.as_ref().map_or(0, Tensor::len);
-        let position = |rank: usize| call.group.ranks.iter().position(|&other| other == rank).unwrap_or(0);
-        let (mut source, mut result) = (at(&call.source), at(&call.result));
-        let (operation, count) = match call.operation {
-            Operation::AllReduce(reduction) => (NcclOperation::AllReduce(reduction.into()), count(&call.source)),
-            Operation::ReduceScatter(reduction) => (NcclOperation::ReduceScatter(reduction.into()), count(&call.result)),
-            Operation::AllGather => (NcclOperation::AllGather, count(&call.source)),
-            Operation::AllToAll => (NcclOperation::AllToAll, count(&call.source) / call.group.size()),
-            Operation::Broadcast { root } => {
-                source = result;
-                (NcclOperation::Broadcast { root: position(root) }, count(&call.result))
+    /// A call as the library takes it; none where it has no elements.
+    fn translated(&self, call: &Call) -> Result<Option<NcclCall>, ExchangeError> {
+        let of = |tensor: Option<&Tensor>, what: &str| {
+            let there = tensor.and_then(|tensor| Some((tensor.device_pointer()?, tensor.len(), tensor.dtype())));
+            there.ok_or_else(|| call.lacks(what))
+        };
+        let source = || of(call.source.as_ref(), "source");
+        let result = || of(call.result.as_ref(), "result");
+        let both = |operation, given: (DevicePtr, usize, DType), gets: (DevicePtr, usize, DType), count| {
+            (operation, given.0, gets.0, count, given.2)
+        };
+        let position = |rank| call.group.position_of(rank).ok_or_else(|| call.lacks("such rank in the group"));
+        if [&call.source, &call.result].into_iter().flatten().all(Tensor::is_empty) && call.operation != Operation::Barrier {
+            return Ok(None);
+        }
+        // The library refuses the mean of one rank's fp8, which is that itself.
+        let of_one = |reduction: Reduction| match (reduction, call.group.size()) {
+            (Reduction::Avg, 1) => NcclReduction::Sum,
+            (reduction, _) => reduction.into(),
+        };
+        let (operation, source, result, count, dtype) = match call.operation {
+            Operation::AllReduce(reduction) => {
+                let (given, gets) = (source()?, result()?);
+                both(NcclOperation::AllReduce(of_one(reduction)), given, gets, given.1)
             }
-            Operation::Send { to } => (NcclOperation::Send { to: position(to) }, count(&call.source)),
-            Operation::Recv { from } => (NcclOperation::Recv { from: position(from) }, count(&call.result)),
+            Operation::ReduceScatter(reduction) => {
+                let (given, gets) = (source()?, result()?);
+                both(NcclOperation::ReduceScatter(of_one(reduction)), given, gets, gets.1)
+            }
+            Operation::AllGather => {
+                let (given, gets) = (source()?, result()?);
+                both(NcclOperation::AllGather, given, gets, given.1)
+            }
+            Operation::AllToAll => {
+                let (given, gets) = (source()?, result()?);
+                both(NcclOperation::AllToAll, given, gets, given.1 / call.group.size())
+            }
+            Operation::Broadcast { root } => {
+                let gets = result()?;
+                both(NcclOperation::Broadcast { root: position(root)? }, gets, gets, gets.1)
+            }
+            Operation::Send { to } => {
+                let given = source()?;
+                both(NcclOperation::Send { to: position(to)? }, given, given, given.1)
+            }
+            Operation::Recv { from } => {
+                let gets = result()?;
+                both(NcclOperation::Recv { from: position(from)? }, gets, gets, gets.1)
+            }
             Operation::Barrier => {
-                source = self.scratch.device_pointer().unwrap_or(DevicePtr(0));
-                result = source;
-                (NcclOperation::AllReduce(NcclReduction::Sum), 1)
+                let scratch = of(Some(&self.scratch), "memory")?;
+                both(NcclOperation::AllReduce(NcclReduction::Sum), scratch, scratch, 1)
             }
         };
-        NcclCall { operation, count, dtype: call.dtype().unwrap_or(DType::F32), source, result }
+        Ok(Some(NcclCall { operation, count, dtype, source, result }))
     }
 
     /// Calls as the library takes them. Those without elements are none for it.
-    fn on_comms<'a>(&'a self, calls: &'a [Call], comms: &'a [NcclComm]) -> impl Iterator<Item = OnComm<'a>> {
-        let all = calls.iter().zip(comms).map(|(call, comm)| (comm, call.group.size(), self.translated(call)));
-        all.filter(|(.., call)| call.count > 0)
+    fn on_comms<'a>(&self, calls: &[Call], comms: &'a [NcclComm]) -> Result<Vec<OnComm<'a>>, ExchangeError> {
+        let mut queued = Vec::new();
+        for (call, comm) in calls.iter().zip(comms) {
+            queued.extend(self.translated(call)?.map(|translated| (comm, call.group.size(), translated)));
+        }
+        Ok(queued)
     }
 
     /// Queues calls that were made ready, and waits until they are queued.
     fn queue(&self, calls: &[Call], names: &[CallName], comms: &[NcclComm], stream: StreamHandle) -> Result<(), ExchangeError> {
         let Some(name) = names.first() else { return Ok(()) };
-        let queued: Vec<_> = self.on_comms(calls, comms).collect();
+        let queued = self.on_comms(calls, comms)?;
         queue_nccl(&queued, &vec![stream; queued.len()]).map_err(|error| transport(&error, name))?;
         self.until_queued(calls, names, comms)
     }
@@ -320,13 +371,16 @@ impl NcclRank {
     }
 
     fn fails<T>(&mut self, outcome: Result<T, ExchangeError>) -> Result<T, ExchangeError> {
-        outcome.inspect_err(|error| self.abort(&error.to_string()))
+        outcome.inspect_err(|error| self.shared.fail(&error.to_string()))
     }
 
+    /// Queues checked calls; they count as written where that succeeds.
     fn attempt(&mut self, calls: &[Call], stream: StreamHandle) -> Result<(), ExchangeError> {
         let names = self.names(calls);
         let comms = self.ready(calls, &names)?;
-        self.queue(calls, &names, &comms, stream)
+        self.queue(calls, &names, &comms, stream)?;
+        NcclRank::written(calls);
+        Ok(())
     }
 
     /// What waits for calls that were queued on a stream.
@@ -380,23 +434,20 @@ impl Communicator for NcclRank {
     }
 
     fn start(&mut self, calls: &[Call], stream: Option<StreamHandle>) -> Result<Pending, ExchangeError> {
+        self.check(calls)?;
         let stream = self.stream(stream);
         let outcome = self.attempt(calls, stream).and_then(|()| self.pending(calls, stream));
-        NcclRank::written(calls);
         self.fails(outcome)
     }
 
     fn enqueue(&mut self, calls: &[Call], stream: StreamHandle) -> Result<(), ExchangeError> {
+        self.check(calls)?;
         let outcome = self.attempt(calls, stream);
-        NcclRank::written(calls);
         self.fails(outcome)
     }
 
     fn abort(&mut self, reason: &str) {
-        if self.shared.failed().is_none() {
-            self.shared.abort(reason);
-            self.shared.tell("failed", reason);
-        }
+        self.shared.fail(reason);
     }
 }
 
@@ -427,6 +478,11 @@ fn on_threads<I: Send, T: Send>(
 /// Starts one list of calls for each of several ranks that one thread holds, as one: started one after another, the first would wait
 /// for the others for ever.
 pub fn start_together(ranks: &mut [NcclRank], calls: &[Vec<Call>]) -> Result<Vec<Pending>, ExchangeError> {
+    if ranks.len() != calls.len() {
+        let reason = format!("{} lists of calls for {} ranks: one list a rank is needed", calls.len(), ranks.len());
+        return Err(ExchangeError::Refused { call: "start_together", reason });
+    }
+    ranks.iter().zip(calls).try_for_each(|(rank, calls)| rank.check(calls))?;
     let prepared = on_threads(ranks.iter_mut().zip(calls), |(rank, calls)| {
         let names = rank.names(calls);
         let comms = rank.ready(calls, &names);
@@ -434,10 +490,9 @@ pub fn start_together(ranks: &mut [NcclRank], calls: &[Vec<Call>]) -> Result<Vec
     })?;
     let (mut queued, mut streams) = (Vec::new(), Vec::new());
     for ((rank, calls), (_, comms)) in ranks.iter().zip(calls).zip(&prepared) {
-        for call in rank.on_comms(calls, comms) {
-            queued.push(call);
-            streams.push(rank.stream(None));
-        }
+        let called = rank.on_comms(calls, comms)?;
+        streams.resize(streams.len() + called.len(), rank.stream(None));
+        queued.extend(called);
     }
     if let Some(name) = prepared.iter().find_map(|(names, _)| names.first())
         && let Err(error) = queue_nccl(&queued, &streams)
@@ -448,8 +503,9 @@ pub fn start_together(ranks: &mut [NcclRank], calls: &[Vec<Call>]) -> Result<Vec
     let mut pending = Vec::new();
     for ((rank, calls), (names, comms)) in ranks.iter_mut().zip(calls).zip(&prepared) {
         let outcome = rank.until_queued(calls, names, comms).and_then(|()| rank.pending(calls, rank.stream(None)));
+        let started = rank.fails(outcome)?;
         NcclRank::written(calls);
-        pending.push(rank.fails(outcome)?);
+        pending.push(started);
     }
     Ok(pending)
 }
@@ -465,10 +521,7 @@ struct Queued {
 
 impl Queued {
     fn fails(&self, error: ExchangeError) -> ExchangeError {
-        if self.shared.failed().is_none() {
-            self.shared.abort(&error.to_string());
-            self.shared.tell("failed", &error.to_string());
-        }
+        self.shared.fail(&error.to_string());
         error
     }
 }

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Files that are NCCL, the one to try first in front: that of `TESSERA_NCCL`, then those in packages of Python environments
-/// (`VIRTUAL_ENV`, `CONDA_PREFIX`, the Pythons of `PATH`, the user's own).
+/// (`VIRTUAL_ENV`, `CONDA_PREFIX`, the Pythons of `PATH`, the user's own), then the names that the loader knows. Where
+/// `TESSERA_NCCL` is set, nothing else is tried.
 pub fn nccl_places(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let get = |name: &str| lookup(name).filter(|value| !value.is_empty());
     if let Some(own) = get("TESSERA_NCCL") {
@@ -34,8 +35,12 @@ pub fn nccl_places(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
             }
         }
     }
+    found.extend(BY_LOADER.map(PathBuf::from));
     found
 }
+
+/// How the loader knows the library.
+const BY_LOADER: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
 
 /// The folders of packages below a prefix, newest Python first.
 fn package_folders(prefix: &Path) -> Vec<PathBuf> {
@@ -62,9 +67,11 @@ mod tests {
         std::fs::write(inside.join("libnccl.so.2"), "").unwrap();
         let prefix = folder.path().as_os_str().to_os_string();
         let places = nccl_places(|name| (name == "VIRTUAL_ENV").then(|| prefix.clone()));
-        assert_eq!(places, [inside.join("libnccl.so.2")]);
+        let by_loader = BY_LOADER.map(PathBuf::from);
+        assert_eq!(places[0], inside.join("libnccl.so.2"));
+        assert_eq!(places[1..], by_loader);
         let own = nccl_places(|name| (name == "TESSERA_NCCL" || name == "VIRTUAL_ENV").then(|| "/own".into()));
         assert_eq!(own, [PathBuf::from("/own")]);
-        assert!(nccl_places(|_| None).is_empty());
+        assert_eq!(nccl_places(|_| None), by_loader);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tessera_compile::{CompileOptions, Place, RankProgram, RankStep, passes, rank_program};
-use tessera_ir::{Axis, Diagnostic, Func, GraphOp, Mesh, ParamKind, PassManager, Program, text, verify};
+use tessera_ir::{Axis, Diagnostic, Func, GraphOp, Mesh, ParamKind, PassManager, Program, bug, text, verify};
 use tessera_launch::{LaunchGrid, Report};
 
 use crate::device::Device;
@@ -143,7 +143,7 @@ impl RankedKernel {
         let mesh = &self.program.mesh;
         let group = |over: &[String]| {
             let ranks = mesh.group(rank, over);
-            Group { position: ranks.iter().position(|&other| other == rank).unwrap_or(0), ranks }
+            Group::of(ranks, rank).unwrap_or_else(|| bug!("the group of rank {rank} over {over:?} is without it"))
         };
         let one = |over: &String| group(std::slice::from_ref(over));
         match kind {

@@ -109,12 +109,15 @@ impl Drop for Store {
 impl Inner {
     fn connection(self: Arc<Inner>, mut stream: TcpStream) {
         let judge = |greeting: &Greeting| {
-            let Greeting { rank, ranks, of, .. } = *greeting;
+            let Greeting { rank, ranks, of, purpose, .. } = *greeting;
             if of != self.of {
                 return Err("it belongs to another program or run: give each run a port of its own".to_string());
             }
             if ranks != self.ranks || rank >= ranks {
                 return Err(format!("it is rank {rank} of {ranks}, and rank 0 waits for {} ranks", self.ranks));
+            }
+            if purpose == Purpose::Life && self.state().lives[rank].seen.replace(Instant::now()).is_some() {
+                return Err(format!("rank {rank} is there already: give each process a number of its own"));
             }
             Ok(())
         };
@@ -177,7 +180,6 @@ impl Inner {
     /// Takes a rank's signs of life until it leaves or is lost.
     fn attend(&self, stream: &mut TcpStream, rank: usize) {
         let _ = stream.set_read_timeout(Some(self.limits.patience));
-        self.state().lives[rank].seen = Some(Instant::now());
         loop {
             let frame = match Frame::read(stream, 8) {
                 Ok(frame) => frame,

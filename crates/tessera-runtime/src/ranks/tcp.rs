@@ -195,7 +195,9 @@ impl TcpLinks {
     fn write(&mut self, to: usize, bytes: &[u8], call: &CallName) -> Result<(), ExchangeError> {
         let (start, mut rest) = (Instant::now(), bytes);
         while !rest.is_empty() {
-            let Some(stream) = &mut self.streams[to] else { break };
+            let Some(stream) = &mut self.streams[to] else {
+                return Err(self.gone(to, End::Broken("there is no connection to it".to_string()), call));
+            };
             match stream.write(rest) {
                 Ok(0) => return Err(self.gone(to, End::Broken("its process ended".to_string()), call)),
                 Ok(written) => rest = &rest[written..],

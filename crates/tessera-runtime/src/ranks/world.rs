@@ -61,7 +61,10 @@ impl World {
         let connect =
             |purpose| connect_to_store((&host, port), Greeting { purpose, rank, ranks, of: TO_THE_STORE }, (start, limits.join));
         let questions = connect(Purpose::Store)?;
-        let address = questions.local_addr().map_err(|error| broken(rank, "the connection to rank 0", &error))?.ip();
+        let unusable = |error: io::Error| broken(rank, "the connection to rank 0", &error);
+        // The store answers within a stretch; one that does not is gone, though its connection may not say so.
+        questions.set_read_timeout(Some(STRETCH + limits.patience)).map_err(unusable)?;
+        let address = questions.local_addr().map_err(unusable)?.ip();
         let life = Life::begin(connect(Purpose::Life)?, limits).map_err(|error| broken(rank, "signs of life", &error))?;
         let mut world = World {
             inner: Arc::new(Inner {
@@ -130,8 +133,6 @@ impl World {
 
     /// The value of a name, as soon as some rank has set it; `None` where that takes longer than `limit`, or a rank is lost meanwhile.
     pub fn get(&self, name: &str, limit: Duration) -> Result<Option<Vec<u8>>, RendezvousError> {
-        // One question at a time may wait: short ones let others in between.
-        const STRETCH: Duration = Duration::from_millis(200);
         let start = Instant::now();
         loop {
             let rest = limit.saturating_sub(start.elapsed());
@@ -181,17 +182,24 @@ impl World {
         match answer {
             Ok(frame) if frame.kind == Kind::Refused => Err(RendezvousError::Refused { rank, reason: frame.name }),
             Ok(frame) => Ok(frame),
-            Err(error) => Err(match self.watch().lost() {
-                Some((lost, reason)) => RendezvousError::Connection {
-                    rank,
-                    what: "a question to rank 0".to_string(),
-                    reason: format!("rank {lost} is lost: {reason}"),
-                },
-                None => broken(rank, "a question to rank 0", &error),
-            }),
+            Err(error) => {
+                // An answer that comes late must not be taken for the next question's.
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+                Err(match self.watch().lost() {
+                    Some((lost, reason)) => RendezvousError::Connection {
+                        rank,
+                        what: "a question to rank 0".to_string(),
+                        reason: format!("rank {lost} is lost: {reason}"),
+                    },
+                    None => broken(rank, "a question to rank 0", &error),
+                })
+            }
         }
     }
 }
+
+/// How long a question waits at the store: one at a time may wait, and short ones let others in between.
+const STRETCH: Duration = Duration::from_millis(200);
 
 /// What connections to the store belong to: who comes there does not know the run yet.
 const TO_THE_STORE: u64 = 0;

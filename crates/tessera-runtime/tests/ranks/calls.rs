@@ -93,6 +93,25 @@ fn checked_calls_are_compared_before_they_are_made() {
     for outcome in checked(5, &|communicator| make_calls(communicator, 77, 60)) {
         outcome.unwrap();
     }
+    // Lists of both ends, in any order of their messages.
+    let exchanged = checked(2, &|communicator| {
+        let (rank, world, row) =
+            (communicator.rank(), communicator.world(), |value| Tensor::full(DType::I32, &[4], value).unwrap());
+        for turned in [false, true] {
+            let (own, theirs) = (row(rank as f64), row(9.0));
+            let mut calls = vec![
+                Call::new(Operation::Send { to: 1 - rank }, &world, Some(&own), None),
+                Call::new(Operation::Recv { from: 1 - rank }, &world, None, Some(&theirs)),
+            ];
+            if turned && rank == 1 {
+                calls.reverse();
+            }
+            communicator.start(&calls, None).and_then(|pending| pending.wait()).map_err(|error| error.to_string())?;
+            assert_eq!(theirs.to_f64().unwrap(), [(1 - rank) as f64; 4]);
+        }
+        Ok(())
+    });
+    assert_eq!(exchanged, [Ok(()), Ok(())]);
     // Each waits for what the other would send.
     let outcomes = checked(2, &|communicator| {
         let (other, tensor) = (1 - communicator.rank(), Tensor::zeros(DType::F16, &[4]).unwrap());
@@ -107,9 +126,10 @@ fn checked_calls_are_compared_before_they_are_made() {
 fn calls_that_no_rank_could_make_are_refused() {
     let meeting = Meeting::new(2);
     let row = |length: usize| Tensor::zeros(DType::F32, &[length]).unwrap();
-    let refused = |operation, source: Option<&Tensor>, result: Option<&Tensor>, text: &str| {
-        let mut end = meeting.rank(0);
-        let world = end.world();
+    // What is refused is no call: the same end goes on.
+    let mut end = meeting.rank(0);
+    let world = end.world();
+    let mut refused = |operation, source: Option<&Tensor>, result: Option<&Tensor>, text: &str| {
         let error = end.start(&[Call::new(operation, &world, source, result)], None).err().expect("an error").to_string();
         assert!(error.contains(text), "{error}");
     };

@@ -26,6 +26,9 @@ const LOOKS_A_SECOND: f64 = 1.5e6;
 ///
 /// A rank that does not come within the time limit ends the wait of the others: their kernels end, and whoever waits for the call is
 /// told who was missing. Nothing can be done with the communicator after that.
+///
+/// Calls share the regions, so they follow each other on the device. What is started on another stream than the call before waits for that;
+/// what is queued with [`Communicator::enqueue`] is the caller's to order, since a graph may hold it.
 pub struct NvlinkCommunicator {
     inner: Box<dyn Communicator>,
     memory: Arc<SymmetricMemory>,
@@ -35,6 +38,8 @@ pub struct NvlinkCommunicator {
     kernels: BTreeMap<(Variant, u32), Often>,
     calls: u64,
     failure: Arc<Mutex<Option<String>>>,
+    /// The end of what was started last, and its stream.
+    last: Option<(StreamHandle, Arc<Event>)>,
 }
 
 impl NvlinkCommunicator {
@@ -60,7 +65,7 @@ impl NvlinkCommunicator {
         }
         let device = Device::Driver(memory.device().clone());
         let (kernels, failure) = (BTreeMap::new(), Arc::default());
-        Ok(NvlinkCommunicator { inner, memory: Arc::new(memory), device, choice, limit, kernels, calls: 0, failure })
+        Ok(NvlinkCommunicator { inner, memory: Arc::new(memory), device, choice, limit, kernels, calls: 0, failure, last: None })
     }
 
     /// Over regions of its own, on the device of `inner`, whose ranks are all on this machine; the choice is the model's.
@@ -93,9 +98,9 @@ impl NvlinkCommunicator {
 
     /// Queues those of some calls that there are kernels for: the last one's name, and the calls that are left.
     fn own(&mut self, calls: &[Call], stream: StreamHandle) -> Result<(Option<CallName>, Vec<Call>), ExchangeError> {
+        calls.iter().try_for_each(|call| call.check(self.rank(), self.ranks()))?;
         let (mut last, mut rest) = (None, Vec::new());
         for call in calls {
-            call.check(self.ranks())?;
             let Some(how) = self.choice.algorithm(call, self.memory.ranks(), self.memory.layout()) else {
                 rest.push(call.clone());
                 continue;
@@ -131,14 +136,16 @@ impl NvlinkCommunicator {
         stream: StreamHandle,
         name: &CallName,
     ) -> Result<(), ExchangeError> {
-        let (Some(source), Some(result)) = (&call.source, &call.result) else { return Ok(()) };
+        let (Some(source), Some(result)) = (&call.source, &call.result) else { return Err(call.lacks("tensor for it")) };
         let part = if algorithm == Algorithm::ReduceScatter { result } else { source };
         if part.is_empty() {
             return Ok(());
         }
         let failed = |reason: String| ExchangeError::Transport { reason, call: name.clone() };
         let place = |tensor: &Tensor| match tensor.device() {
-            Device::Driver(device) if device.is(self.memory.device()) => Ok(tensor.device_pointer().map_or(0, |at| at.0)),
+            Device::Driver(device) if device.is(self.memory.device()) => {
+                Ok(tensor.device_pointer().ok_or_else(|| call.lacks("tensor that begins with a byte"))?.0)
+            }
             other => {
                 let reason = format!("a tensor is on `{other}`, and the communicator on `{}`", self.device);
                 Err(ExchangeError::Mismatch { reason })
@@ -219,10 +226,14 @@ impl Communicator for NvlinkCommunicator {
     fn start(&mut self, calls: &[Call], stream: Option<StreamHandle>) -> Result<Pending, ExchangeError> {
         let start = Instant::now();
         let (asked, stream) = (stream, stream.unwrap_or_else(|| self.memory.device().stream().handle()));
+        if let Some((_, before)) = self.last.as_ref().filter(|(other, _)| *other != stream) {
+            before.hold(stream).map_err(TensorError::from)?;
+        }
         let (last, rest) = self.own(calls, stream)?;
         let Some(name) = last else { return self.inner.start(calls, asked) };
-        let event = self.memory.device().context().event().map_err(TensorError::from)?;
+        let event = Arc::new(self.memory.device().context().event().map_err(TensorError::from)?);
         event.record_in(stream).map_err(TensorError::from)?;
+        self.last = Some((stream, Arc::clone(&event)));
         let inner = if rest.is_empty() { None } else { Some(self.inner.start(&rest, asked)?) };
         let (memory, failure) = (Arc::clone(&self.memory), Arc::clone(&self.failure));
         Ok(Pending::of(Queued { event, memory, failure, name, start, inner, _tensors: calls.to_vec() }))
@@ -242,7 +253,7 @@ impl Communicator for NvlinkCommunicator {
 
 /// Calls that were queued, and what the inner communicator was given of the same list.
 struct Queued {
-    event: Event,
+    event: Arc<Event>,
     memory: Arc<SymmetricMemory>,
     failure: Arc<Mutex<Option<String>>>,
     name: CallName,
@@ -254,8 +265,11 @@ struct Queued {
 
 impl Work for Queued {
     fn is_done(&mut self) -> Result<bool, ExchangeError> {
-        let inner = self.inner.as_mut().map_or(Ok(true), Pending::is_done)?;
-        Ok(inner && self.event.is_reached().map_err(TensorError::from)?)
+        if !self.event.is_reached().map_err(TensorError::from)? {
+            return Ok(false);
+        }
+        verdict(&self.memory, &self.failure, self.name.clone(), self.start.elapsed())?;
+        self.inner.as_mut().map_or(Ok(true), Pending::is_done)
     }
 
     fn wait(&mut self) -> Result<(), ExchangeError> {

@@ -4,6 +4,9 @@
 //! (`cuIpcGetMemHandle`). Regions are plain memory of the driver, since its pools let nobody in unasked. A table in each device's
 //! memory holds the addresses at which it sees the regions, in the order of ranks.
 
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+
 use tessera_driver::{ContextHandle, DevicePtr, SharedHandle};
 use tessera_types::DType;
 
@@ -58,10 +61,28 @@ pub struct SymmetricMemory {
     device: DriverDevice,
     layout: Layout,
     region: Tensor,
-    table: Tensor,
+    _table: Tensor,
     addresses: Vec<u64>,
-    /// What was opened of other processes.
-    opened: Vec<DevicePtr>,
+    /// Where the device sees its region, and the table.
+    places: (u64, u64),
+    _opened: Opened,
+}
+
+/// What was opened of other processes, closed in the end.
+#[derive(Debug)]
+struct Opened {
+    device: DriverDevice,
+    regions: Vec<DevicePtr>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Ok(table) = self.device.context().table() {
+            for &pointer in &self.regions {
+                let _ = table.mem_close(pointer);
+            }
+        }
+    }
 }
 
 impl SymmetricMemory {
@@ -72,7 +93,7 @@ impl SymmetricMemory {
     pub fn of_devices(devices: &[DriverDevice], layout: Layout) -> Result<Vec<SymmetricMemory>, ExchangeError> {
         layout.check()?;
         let regions = devices.iter().map(|device| region(device, layout)).collect::<Result<Vec<_>, _>>()?;
-        let addresses: Vec<u64> = regions.iter().map(address).collect();
+        let addresses = regions.iter().map(address).collect::<Result<Vec<_>, _>>()?;
         for (rank, device) in devices.iter().enumerate() {
             for (other, peer) in devices.iter().enumerate().filter(|(other, _)| *other != rank) {
                 let reached = device.context().enable_peer(peer.context()).map_err(TensorError::from)?;
@@ -82,7 +103,7 @@ impl SymmetricMemory {
             }
         }
         let own = |(rank, (device, region)): (usize, (&DriverDevice, Tensor))| {
-            SymmetricMemory::new(rank, device, layout, region, addresses.clone(), Vec::new())
+            SymmetricMemory::new(rank, device, layout, region, addresses.clone(), Opened::none(device))
         };
         devices.iter().zip(regions).enumerate().map(own).collect()
     }
@@ -98,18 +119,18 @@ impl SymmetricMemory {
         let region = region(device, layout)?;
         let (handle, _) = region.share()?;
         let own = Introduction {
-            machine: machine(),
-            process: u64::from(std::process::id()),
+            machine: machine().map_err(|reason| refused(rank, reason))?,
+            process: process(),
             context: device.context().handle().0,
-            start: address(&region),
+            start: address(&region)?,
             handle,
         };
         let told = Tensor::from_vec(&[1, WORDS], own.words())?;
         let told = others.all_gather(&world, 0, &[told])?.remove(0).to_device(&Device::Cpu)?;
         let all: Vec<Introduction> = told.read::<i32>()?.chunks(WORDS).map(Introduction::of).collect();
-        let (mut addresses, mut opened) = (Vec::new(), Vec::new());
+        let (mut addresses, mut opened) = (Vec::new(), Opened::none(device));
         let outcome = all.iter().enumerate().try_for_each(|(other, peer)| {
-            addresses.push(own.open(device, (rank, other), peer, &mut opened)?);
+            addresses.push(own.open((rank, other), peer, &mut opened)?);
             Ok(())
         });
         // Who cannot go on tells the others, which would wait at their first call.
@@ -130,11 +151,12 @@ impl SymmetricMemory {
         layout: Layout,
         region: Tensor,
         addresses: Vec<u64>,
-        opened: Vec<DevicePtr>,
+        opened: Opened,
     ) -> Result<SymmetricMemory, ExchangeError> {
         let words: Vec<i64> = addresses.iter().map(|&address| address.cast_signed()).collect();
         let table = Tensor::from_vec(&[words.len()], words)?.to_device(&Device::Driver(device.clone()))?;
-        Ok(SymmetricMemory { rank, device: device.clone(), layout, region, table, addresses, opened })
+        let places = (address(&region)?, address(&table)?);
+        Ok(SymmetricMemory { rank, device: device.clone(), layout, region, _table: table, addresses, places, _opened: opened })
     }
 
     /// Which rank's it is.
@@ -159,8 +181,7 @@ impl SymmetricMemory {
 
     /// The address of this rank's region, and of the table of all.
     pub fn places(&self) -> (u64, u64) {
-        let table = self.table.device_pointer().map_or(0, |pointer| pointer.0);
-        (self.addresses[self.rank], table)
+        self.places
     }
 
     /// The rank that did not come in time, once kernels that waited have ended.
@@ -174,13 +195,9 @@ impl SymmetricMemory {
     }
 }
 
-impl Drop for SymmetricMemory {
-    fn drop(&mut self) {
-        if let Ok(table) = self.device.context().table() {
-            for &pointer in &self.opened {
-                let _ = table.mem_close(pointer);
-            }
-        }
+impl Opened {
+    fn none(device: &DriverDevice) -> Opened {
+        Opened { device: device.clone(), regions: Vec::new() }
     }
 }
 
@@ -219,13 +236,7 @@ impl Introduction {
     }
 
     /// The address at which this rank's device sees another rank's region.
-    fn open(
-        &self,
-        device: &DriverDevice,
-        (rank, other): (usize, usize),
-        peer: &Introduction,
-        opened: &mut Vec<DevicePtr>,
-    ) -> Result<u64, ExchangeError> {
+    fn open(&self, (rank, other): (usize, usize), peer: &Introduction, opened: &mut Opened) -> Result<u64, ExchangeError> {
         if rank == other {
             return Ok(self.start);
         }
@@ -233,10 +244,10 @@ impl Introduction {
             let reason = format!("rank {other} is on another machine: kernels reach memory of their own alone");
             return Err(refused(rank, reason));
         }
-        let table = device.context().table().map_err(TensorError::from)?;
+        let table = opened.device.context().table().map_err(TensorError::from)?;
         if peer.process != self.process {
             let pointer = table.mem_open(peer.handle).map_err(TensorError::from)?;
-            opened.push(pointer);
+            opened.regions.push(pointer);
             return Ok(pointer.0);
         }
         if peer.context == self.context {
@@ -261,8 +272,9 @@ fn region(device: &DriverDevice, layout: Layout) -> Result<Tensor, TensorError> 
     Ok(region)
 }
 
-fn address(region: &Tensor) -> u64 {
-    region.device_pointer().map_or(0, |pointer| pointer.0)
+fn address(memory: &Tensor) -> Result<u64, ExchangeError> {
+    let none = || ExchangeError::Mismatch { reason: "a region is not in a device's memory".to_string() };
+    Ok(memory.device_pointer().ok_or_else(none)?.0)
 }
 
 fn unreachable(rank: usize, other: usize) -> ExchangeError {
@@ -273,9 +285,17 @@ fn refused(rank: usize, reason: String) -> ExchangeError {
     RendezvousError::Refused { rank, reason }.into()
 }
 
-/// A number that differs between machines and between starts of one; 0 where the system does not tell.
-fn machine() -> u64 {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+/// A number that differs between machines and between starts of one.
+fn machine() -> Result<u64, String> {
+    const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+    let text =
+        std::fs::read_to_string(BOOT).map_err(|error| format!("which machine this is cannot be told: `{BOOT}`: {error}"))?;
     let hash = blake3::hash(text.trim().as_bytes());
-    hash.as_bytes()[..8].iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
+    Ok(hash.as_bytes()[..8].iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte)))
+}
+
+/// A number of this process: the system's are alike in containers of one machine.
+fn process() -> u64 {
+    static OWN: OnceLock<u64> = OnceLock::new();
+    *OWN.get_or_init(|| RandomState::new().hash_one(std::process::id()))
 }
