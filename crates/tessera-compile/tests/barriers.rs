@@ -421,9 +421,11 @@ const OWN: [(&str, &str, Arch, usize); 54] = [
     ("channel_norm.py", "batch_sums", Arch::Sm90a, 182),
     ("reduce.py", "reduce_columns", Arch::Sm80, 127),
     ("reduce.py", "reduce_columns", Arch::Sm90a, 127),
-    // Not shown to be needed by the short run's cases: products of f64 that are staged, and the last product of a round.
+    // The barrier of a round: each thread reads what it has brought itself, and factors go to the product through buffers of their own.
     ("conv2d.py", "conv2d", Arch::Sm80, 68),
     ("conv2d.py", "conv2d", Arch::Sm90a, 68),
+    // The wait for dv's product, before the slot of dO is handed back: the short run's blocks have two rounds, as many as slots, and none is filled
+    // again. In the long run it is needed.
     ("attention_backward.py", "of_keys", Arch::Sm90a, 77),
 ];
 

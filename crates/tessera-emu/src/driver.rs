@@ -151,8 +151,8 @@ impl Driver {
         state.modules.retain(|_, (owner, _)| *owner != device);
         state.functions.retain(|_, function| function.device != device);
         state.poison.remove(&device);
-        // Nobody is left who could name one of these.
-        if state.users.values().all(|users| *users == 0) {
+        // No other device's user is left who could name one of these.
+        if state.users.iter().all(|(&other, users)| other == device || *users == 0) {
             let (next, users) = (state.next, std::mem::take(&mut state.users));
             *state = State { next, users, ..State::default() };
         }
@@ -476,7 +476,7 @@ fn table(options: &EmuOptions, console: Arc<Console>) -> std::result::Result<Dri
             own if d.on(own).let_in(other) => Ok(()),
             own => Err(failed(
                 "peer_enable",
-                DriverCode(704),
+                DriverCode::PEER_ALREADY_ENABLED,
                 "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
                 format!("device {own} reaches the memory of device {other} already"),
             )),
@@ -593,7 +593,7 @@ fn table(options: &EmuOptions, console: Arc<Console>) -> std::result::Result<Dri
         d.healthy()?;
         let mut word = [0; 4];
         d.emulator().read(at, &mut word).map_err(|error| Driver::memory("stream_wait_value", &error))?;
-        // Everything queued has run: what is not there now never comes.
+        // Everything that was queued has run; what another device still writes is not waited for.
         if u32::from_le_bytes(word) >= value {
             return Ok(());
         }
@@ -601,7 +601,7 @@ fn table(options: &EmuOptions, console: Arc<Console>) -> std::result::Result<Dri
             "stream_wait_value",
             DriverCode::NOT_READY,
             "CUDA_ERROR_NOT_READY",
-            format!("the word at {at} never becomes {value}"),
+            format!("the word at {at} is not {value} yet"),
         ))
     });
     slot!(event_create, |d| {

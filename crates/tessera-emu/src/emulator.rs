@@ -12,7 +12,7 @@ use crate::exec::Launch;
 
 use crate::memory::{Heap, Owner};
 use crate::module::Module;
-use crate::node::Node;
+use crate::node::{MOST_DEVICES, Node};
 use crate::options::{EmuOptions, LaunchOptions, Schedule};
 use crate::program::{Program, SHARED_START};
 use crate::report::{EmuError, Report};
@@ -39,11 +39,14 @@ impl Emulator {
     /// [`Emulator::let_in`].
     ///
     /// # Errors
-    /// An unknown product's name.
+    /// An unknown product's name, and numbers of devices that no node has.
     pub fn group(options: &EmuOptions, count: u32) -> Result<Vec<Emulator>, EmuError> {
         let first = Emulator::new(options)?;
+        if !(1..=MOST_DEVICES).contains(&count) {
+            return Err(EmuError::Launch(format!("a node has 1 to {MOST_DEVICES} devices, not {count}")));
+        }
         let node = Arc::new(Node::new(count));
-        Ok((0..count.max(1)).map(|ordinal| Emulator::of(first.device, options, ordinal, Arc::clone(&node))).collect())
+        Ok((0..count).map(|ordinal| Emulator::of(first.device, options, ordinal, Arc::clone(&node))).collect())
     }
 
     fn of(device: &'static Device, options: &EmuOptions, ordinal: u32, node: Arc<Node>) -> Emulator {

@@ -1,6 +1,6 @@
 //! A launch: checks, then clusters over host threads.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -90,9 +90,7 @@ pub(crate) fn run(launch: &Launch<'_>, resident: u64) -> Result<Report, EmuError
     }
     launch.advise(&advice, &mut findings);
     (report.findings, report.suppressed) = findings.told();
-    let output: BTreeMap<u64, String> = launch.output.lock().map(|output| output.clone()).unwrap_or_default();
-    report.output = output.into_values().collect();
-    report.trace = launch.trace.lock().map(|mut lines| std::mem::take(&mut *lines)).unwrap_or_default();
+    report.take_lines(launch);
     match stopped {
         None => Ok(report),
         Some((_, finding)) => Err(EmuError::Fault { finding: Box::new(finding), report: Box::new(report) }),

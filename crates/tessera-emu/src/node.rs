@@ -27,7 +27,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Node {
     pub(crate) fn new(devices: u32) -> Node {
-        let devices = devices.clamp(1, MOST_DEVICES);
         Node { devices, heap: Mutex::default(), opened: Mutex::default(), shadow: Arc::default() }
     }
 

@@ -1,8 +1,12 @@
 //! What a launch did: its findings, counts, and what the kernel printed.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
 use serde::Serialize;
 use tessera_ptx::{PtxError, Target};
 
+use crate::exec::Launch;
 use crate::finding::{Class, Finding};
 
 /// What [`Schedule::Systematic`](crate::Schedule::Systematic) went through.
@@ -45,6 +49,14 @@ pub struct Report {
 }
 
 impl Report {
+    /// Takes over what the kernel of a launch has printed, block by block, and its trace.
+    pub(crate) fn take_lines(&mut self, launch: &Launch<'_>) {
+        let taken =
+            |mutex: &Mutex<BTreeMap<u64, String>>| std::mem::take(&mut *mutex.lock().unwrap_or_else(PoisonError::into_inner));
+        self.output.extend(taken(&launch.output).into_values());
+        self.trace.append(&mut launch.trace.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// The report as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()

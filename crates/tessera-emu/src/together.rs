@@ -73,7 +73,7 @@ impl Lane<'_, '_> {
     }
 }
 
-/// Runs the launches of several devices of one [`Emulator::group`]; `options` say how. One report comes back for all of them.
+/// Runs the launches of several devices of one [`Emulator::group`]; `options` say how. One report comes back for all of them, without advice.
 ///
 /// # Errors
 /// A launch that cannot be, a fault, or that no device can go on. [`Schedule::Systematic`] is refused: it is for one launch.
@@ -112,7 +112,7 @@ fn execute(
         lanes.push(Lane { emulator, launches: own, at: 0, resident, next: 0, live, weight, still: false });
     }
     let (mut report, mut findings) = (Report::default(), Findings::default());
-    let (mut moves, mut idle, mut turn, watch) = (0u64, 0u64, 0, Watch::start(options.limit));
+    let (mut moves, mut idle, mut turn, mut watch) = (0u64, 0u64, 0, Watch::start(options.limit));
     // Every device's first launch begins before any moves: none of them comes after another.
     for lane in lanes.iter_mut().filter(|lane| !lane.is_over()) {
         lane.begin();
@@ -153,6 +153,9 @@ fn execute(
         match result {
             Ok(Progress::Done) => {
                 (moves, idle, lane.still) = (moves + 1, 0, false);
+                if let Some(watch) = &mut watch {
+                    watch.block(Instant::now());
+                }
                 finish(own.cluster, &mut report, &mut findings);
                 continue;
             }
@@ -162,7 +165,9 @@ fn execute(
         }
         let given = watch.as_ref().and_then(|watch| watch.is_up(Instant::now()));
         let stopped = stopped.or_else(|| given.map(|given| own.cluster.endless(given)));
-        let stuck = own.spun && all_spin(&lanes, at, moves) || idle > options.patience;
+        let stuck = own.spun && all_spin(&lanes, at, moves)
+            || idle > options.patience
+            || own.cluster.executed > options.most_instructions;
         let Some(stopped) = stopped.or_else(|| stuck.then(|| own.cluster.livelock())) else {
             lanes[at].live.push_back(own);
             continue;
@@ -187,6 +192,7 @@ fn all_spin(lanes: &[Lane<'_, '_>], turn: usize, moves: u64) -> bool {
 /// Ends what still runs.
 fn close(lanes: Vec<Lane<'_, '_>>, report: &mut Report, findings: &mut Findings) {
     for lane in lanes {
+        lane.launches.iter().for_each(|launch| report.take_lines(launch));
         if let Some(launch) = lane.launches.get(lane.at) {
             lane.emulator.node().end(launch.run());
         }

@@ -7,7 +7,7 @@ top_k: a block takes up to SIZE elements of a row into registers, finds the K-th
 leaves the elements from it on in the order in which they stand. So of each SIZE elements K are left, in as many levels as it takes to come down
 to K; a last launch puts these in order, each at the place that says how many come before it.
 
-sort: rows that are too long for one block (`sort_rows.py`), and of 64 bits: runs of RUN elements are put in order that way; then pairs of runs are merged until there is one. An element's place in both is its place in
+sort: rows on the CPU, of 64 bits, and those that are too long for one block (`sort_rows.py`): runs of RUN elements are put in order that way; then pairs of runs are merged until there is one. An element's place in both is its place in
 its own, and as many more as come before it in the other one, which a search by halves finds: every element for itself.
 
 The gradients of both: dx[indices] = dvalues, and 0 where no element came from.

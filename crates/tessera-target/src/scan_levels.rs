@@ -95,7 +95,7 @@ impl Levels {
                 if found.count == 0 {
                     found.first = bit as u32;
                 }
-                if !alone || basis[dim] != 1 << next.trailing_zeros() || bit as u32 != found.first + found.count {
+                if !alone || next == 0 || basis[dim] != 1 << next.trailing_zeros() || bit as u32 != found.first + found.count {
                     return None;
                 }
                 next &= next - 1;
@@ -230,6 +230,13 @@ impl Lowering<'_> {
         item.iter().zip(elems).map(|(&reg, elem)| self.shuffled_element(elem, reg, shuffle)).collect()
     }
 
+    /// What a field of a number holds.
+    fn in_field(&mut self, field: Field, number: Reg) -> Reg {
+        let (mask, first) = (self.b.u32(field.mask()), self.b.u32(field.first));
+        let bits = self.b.and(number, mask);
+        self.b.shr(Ty::U32, bits, first)
+    }
+
     /// Whether so many come before in a field of a number.
     fn has_before(&mut self, levels: &Levels, (field, number): (Field, Reg), distance: u32) -> Reg {
         let mask = self.b.u32(field.mask());
@@ -330,10 +337,7 @@ impl Lowering<'_> {
         let found = self.totals_of_warps(combiner, layout, (levels, place, warp), totals)?;
         let has_lane = self.has_before(levels, (Field { first: 0, count: 5 }, lane), 1);
         let has_warp = self.has_before(levels, (levels.warps, warp), 1);
-        let mask = self.b.u32(levels.warps.mask());
-        let own = self.b.and(warp, mask);
-        let first = self.b.u32(levels.warps.first);
-        let own = self.b.shr(Ty::U32, own, first);
+        let own = self.in_field(levels.warps, warp);
         let mut rows = Vec::new();
         for (mut words, row) in found.into_iter().zip(&levels.rows) {
             if levels.reverse {
@@ -404,10 +408,7 @@ impl Lowering<'_> {
                     let stride = self.b.u32(stride as u32);
                     begin = self.b.mad(Ty::U32, coordinate, stride, begin);
                 }
-                let mask = self.b.u32(levels.warps.mask());
-                let own = self.b.and(warp, mask);
-                let first = self.b.u32(levels.warps.first);
-                let own = self.b.shr(Ty::U32, own, first);
+                let own = self.in_field(levels.warps, warp);
                 let spot = |lowering: &mut Self, within: Reg, number: u64, when| {
                     let number = lowering.b.u32(number as u32);
                     let at = lowering.b.add(Ty::U32, within, number);

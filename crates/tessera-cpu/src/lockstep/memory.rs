@@ -147,7 +147,7 @@ impl Machine<'_> {
         let source = self.shared(data.one(0), data.span)?;
         let moved: i64 = offsets.iter().zip(&source.strides).map(|(&offset, stride)| i64::from(offset) * stride).sum();
         let first = source.first.iter().map(|first| first + moved).collect();
-        let shape = self.func.ty(data.result()).as_shared().map_or_else(SmallVec::new, |shared| shared.shape.clone());
+        let shape = self.func.ty(data.result()).the_shared().shape.clone();
         self.set_part(data, &source, first, shape, source.strides.clone());
         Ok(())
     }

@@ -16,7 +16,7 @@ use crate::program::Meta;
 pub(super) struct Record {
     /// The cluster, for global memory.
     pub(super) cluster: ClusterId,
-    /// When, counted over the launch.
+    /// When, counted over the node's launches.
     pub(super) time: u64,
     pub(super) actor: u32,
     pub(super) clock: u32,
@@ -226,6 +226,24 @@ impl GlobalShadow {
         if self.runs.0.values().all(|run| run.ended) {
             *self = GlobalShadow { last: self.last, ..GlobalShadow::default() };
         }
+        self.forget();
+    }
+
+    /// Forgets launches that nothing is compared with any more: who was over before all that run began.
+    fn forget(&mut self) {
+        let runs = &self.runs.0;
+        let is_running = |id: &RunId| runs.get(id).is_some_and(|run| !run.ended);
+        let mut open: BTreeSet<RunId> = BTreeSet::new();
+        for (&id, run) in runs {
+            if !run.ended {
+                open.extend(run.beside.iter().copied().chain([id]));
+            } else if run.beside.iter().any(is_running) {
+                open.insert(id);
+            }
+        }
+        self.runs.0.retain(|id, _| open.contains(id));
+        let seen = self.known.values_mut().chain(self.published.values_mut());
+        seen.for_each(|seen| seen.retain(|cluster, _| open.contains(&cluster.run)));
     }
 
     /// What a cluster of a launch knows when it begins.

@@ -429,7 +429,6 @@ impl Check<'_> {
         }
     }
 
-    /// The value in a type that the source names.
     /// The bits of a value as another type of the same width.
     pub(super) fn bitcast(&mut self, at: &At, dtype: DType) -> Res<Item> {
         let Item::Value(value) = &at.0 else { return Err(value::not_a_value(at)) };
@@ -446,6 +445,7 @@ impl Check<'_> {
         Ok(Item::Value(Expression { kind: ExpressionKind::Bits(Box::new(value.clone())), dtype, uniform, span }))
     }
 
+    /// The value in a type that the source names.
     pub(super) fn cast(&mut self, at: &At, dtype: DType) -> Res<Item> {
         match &at.0 {
             Item::Value(value) => Ok(Item::Value(readable(convert(value.clone(), dtype)))),

@@ -232,8 +232,8 @@ enum Entry {
 
 fn sliced(mut part: Part, entry: Entry) -> Option<Part> {
     (!part.own.is_empty()).then_some(())?;
-    // Of several axes as one, an entry is not told from others.
-    let Some(axis) = part.own.remove(0) else { return Some(part) };
+    // Of several axes as one, an entry is not told from others: such a part is not known.
+    let axis = part.own.remove(0)?;
     let Extent::Range(first, _) = part.axes[axis] else { return None };
     part.axes[axis] = match entry {
         Entry::Known(number) => Extent::One(number + first as i64),

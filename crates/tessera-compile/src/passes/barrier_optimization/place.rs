@@ -112,12 +112,11 @@ impl Part {
 
     /// Whether elements have the same coordinates in both, one-entry axes aside.
     fn same_window(&self, other: &Part) -> bool {
-        let single = |part: &Part| part.own.iter().copied().collect::<Option<SmallVec<[usize; 4]>>>();
-        let window = |part: &Part| match single(part) {
-            Some(own) => own.into_iter().map(|axis| part.axes[axis].clone()).collect(),
-            None => part.axes.clone(),
-        };
-        self.same_bytes(other) && self.own == other.own && window(self) == window(other)
+        // Where several axes are one, parts of it are not told apart.
+        let single = self.own.iter().all(Option::is_some);
+        let window =
+            |part: &Part| -> SmallVec<[Extent; 4]> { part.own.iter().flatten().map(|&axis| part.axes[axis].clone()).collect() };
+        single && self.same_bytes(other) && self.own == other.own && window(self) == window(other)
     }
 }
 
