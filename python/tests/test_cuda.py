@@ -221,7 +221,7 @@ def test_operators_give_what_they_give_on_the_cpu(name):
         torch.testing.assert_close(other.cpu(), one.detach(), rtol=2e-3, atol=2e-3, check_dtype=True)
 
 
-@pytest.mark.parametrize("name", [*DIFFERENTIABLE, *(set(OTHERS) - {"random_uniform"})])
+@pytest.mark.parametrize("name", [*DIFFERENTIABLE, *(name for name in OTHERS if name != "random_uniform")])
 def test_opcheck_on_the_gpu(name):
     torch.manual_seed(0)
     tensors, keywords = (DIFFERENTIABLE | OTHERS)[name]()
@@ -260,9 +260,9 @@ def test_a_transformer_trains_to_the_same_loss():
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_arrays_of_two_places_and_freed_ones_are_refused():
+def test_arrays_of_two_places_are_refused():
     x = torch.zeros(128, device="cuda")
-    with pytest.raises(Exception, match="host|GPU|device"):
+    with pytest.raises(tessera.ArgumentError, match="elsewhere are given"):
         ct.launch(stream(), (1,), axpy, (x, torch.zeros(128), x.clone(), 1.0, 128))
 
 
@@ -296,7 +296,7 @@ def test_a_fault_names_its_kernel_and_does_not_end_the_process(tmp_path):
     )
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=120, check=False)
     print(done.stdout[-1500:], done.stderr[-1500:])
-    assert "alive" in done.stdout
+    assert "torch says" in done.stdout and "kernel `wild`" in done.stdout and "alive" in done.stdout
 
 
 def test_bench_measures_on_the_gpu():

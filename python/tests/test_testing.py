@@ -249,7 +249,7 @@ def test_sweeps_write_the_files_that_are_compared_and_shown(tmp_path):
     same, text = testing.compare(found, found)
     assert same and "doubled" in text
     assert "doubled" in testing.report(found, out=tmp_path / "r.md").read_text()
-    with pytest.raises(tessera.TesseraError, match="nowhere"):
+    with pytest.raises(tessera.ArgumentError, match="nowhere"):
         testing.sweep("nowhere", out=tmp_path / "n.jsonl", device="cpu")
     with pytest.raises(tessera.ArgumentError, match="no operator"):
         testing.sweep(3, out=tmp_path / "n.jsonl")

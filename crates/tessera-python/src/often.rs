@@ -39,7 +39,7 @@ impl Form {
         is_constant: impl Fn(&str) -> bool,
     ) -> Option<Form> {
         let mut words = Vec::with_capacity(128);
-        words.extend([device, stream.0, options.block.map_or(0, u64::from), options.config.len() as u64]);
+        words.extend([device, stream.0, options.block.map_or(0, |threads| u64::from(threads) + 1), options.config.len() as u64]);
         for (name, value) in &options.config {
             text(name, &mut words);
             words.push(*value as u64);
@@ -136,14 +136,15 @@ impl Launches {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(form).cloned()
     }
 
-    /// Keeps a launch, unless there are too many; whether it does.
+    /// Keeps a launch, unless there is one of its form or there are too many; whether it does.
     pub(crate) fn keep(&self, form: Form, launch: &Arc<Often>) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_room = known.len() < MOST;
-        if has_room {
+        // Another thread may have kept one of this form meanwhile, which a stream may not have come to yet.
+        let is_kept = known.len() < MOST && !known.contains_key(&form);
+        if is_kept {
             known.insert(form, Arc::clone(launch));
         }
-        has_room
+        is_kept
     }
 }
 

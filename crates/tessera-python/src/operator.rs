@@ -15,7 +15,7 @@ use tessera::ops::{Call as OpsCall, OPERATORS, Operator, Outline, OutlineCall, O
 use tessera::runtime::{DriverDevice, KernelError, PreparedLaunch, Tensor};
 use tessera::types::DType;
 
-use crate::array::{Given, refuse};
+use crate::array::{Given, refuse, row_major};
 use crate::device::{Host, Place, cuda};
 use crate::dtype;
 use crate::error::{of_call, of_kernel};
@@ -172,6 +172,14 @@ impl Call {
             }
             Where::Host(Place::Cpu(_)) | Where::Gpu(_) => None,
         };
+        // What has to lie otherwise is copied in the order of the device's own stream.
+        if let Where::Gpu(device) = &place
+            && given.iter().any(|(_, given)| given.strides != row_major(&given.shape))
+        {
+            let stream = stream::handle(py, stream, device.properties().ordinal)?;
+            let ready = stream::wait_for(device, stream, given.iter().map(|(_, given)| given));
+            ready.and_then(|()| stream::let_go_behind(device, stream)).map_err(|error| of_kernel(py, &error, 0))?;
+        }
         let tensor = |(name, given): &(String, Given)| match (&place, &stage) {
             (_, Some(stage)) => stage.tensor(py, given, name),
             (Where::Gpu(device), None) => given.on_device(py, device, name),

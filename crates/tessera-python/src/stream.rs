@@ -70,22 +70,19 @@ pub(crate) fn wait_for<'a>(
     })
 }
 
-/// Queues launches on a stream. Memory of the launches' own is made and freed in the order of the device's own stream, which waits for the
-/// caller's, and the other way round, where there is such memory.
+/// Queues launches on a stream. What a call keeps to itself (workspace, counters, copies) is made and freed in the order of the device's own stream,
+/// which waits for the caller's, and the other way round.
 pub(crate) fn enqueue(device: &DriverDevice, launches: &[PreparedLaunch], stream: StreamHandle) -> Result<(), KernelError> {
     let of_driver = |error: DriverError| KernelError::Device(DeviceError::from(error));
-    let own = launches.iter().filter_map(|launch| launch.on_device()).any(|launch| launch.owns_memory());
-    if own {
-        let made = device.context().event().map_err(of_driver)?;
-        made.record(device.stream()).and_then(|()| made.hold(stream)).map_err(of_driver)?;
-    }
+    let made = device.context().event().map_err(of_driver)?;
+    made.record(device.stream()).and_then(|()| made.hold(stream)).map_err(of_driver)?;
     for launch in launches.iter().filter_map(|launch| launch.on_device()) {
         launch.enqueue_in(stream).map_err(of_driver)?;
     }
-    if own { let_go_behind(device, stream) } else { Ok(()) }
+    let_go_behind(device, stream)
 }
 
-/// Has memory that is let go of from now on freed behind all that a stream was given so far.
+/// Has what the device's own stream does from now on, freeing memory that is let go of above all, wait for all that a stream was given so far.
 pub(crate) fn let_go_behind(device: &DriverDevice, stream: StreamHandle) -> Result<(), KernelError> {
     let of_driver = |error: DriverError| KernelError::Device(DeviceError::from(error));
     let used = device.context().event().map_err(of_driver)?;

@@ -68,7 +68,9 @@ pub(crate) fn plain(object: &Bound<'_, PyAny>) -> PyResult<Option<Given>> {
 fn whole(tensor: &Bound<'_, PyAny>, given: Given) -> PyResult<Given> {
     let py = tensor.py();
     // Such a tensor is the imaginary part of complex numbers: its neighbours are an even number of elements apart.
-    let may_be_negated = given.dtype.is_float() && given.strides.iter().all(|stride| stride % 2 == 0);
+    // The stride of an axis of one element says nothing.
+    let mut axes = given.shape.iter().zip(&given.strides);
+    let may_be_negated = given.dtype.is_float() && axes.all(|(size, stride)| *size <= 1 || stride % 2 == 0);
     if may_be_negated && tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
         return Err(refuse(py, "a tensor that is negated lazily is no array: pass `resolve_neg()`"));
     }

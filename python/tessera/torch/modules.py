@@ -121,7 +121,7 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
 def _labels(target: Tensor) -> Tensor:
     """Class numbers in 32 bits; those that have more are numbers of no class there, too."""
     bounds = torch.iinfo(torch.int32)
-    return target.clamp(bounds.min, bounds.max).to(torch.int32)
+    return target.to(torch.int64).clamp(bounds.min, bounds.max).to(torch.int32)
 
 
 def _reduced(losses: Tensor, target: Tensor, ignored: int, reduction: str) -> Tensor:
