@@ -151,8 +151,8 @@ pub fn run(
                 runner.check(rows)?
             }
             if suite.is_lost() {
-                // No end is written: another process has to go on.
-                runner.end.reason = Some("the device was lost to a fault".into());
+                // No end is written: another process has to go on, with the rows that have no outcome.
+                runner.end.reason = Some("the device, or a team of ranks, was lost to a fault".into());
                 return Ok(runner.end);
             }
         }

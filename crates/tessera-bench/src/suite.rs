@@ -62,7 +62,7 @@ pub trait Suite {
         false
     }
 
-    /// Whether the device was lost to a fault, so that nothing more can be run in this process.
+    /// Whether the device, or a team of ranks, was lost to a fault, so that nothing more can be run in this process.
     fn is_lost(&self) -> bool {
         false
     }

@@ -469,7 +469,9 @@ pub(crate) struct Bench {
     /// the CPU, all GPUs on `cuda` when absent. Under a launcher (torchrun, MPI, Slurm) they are the processes that it started.
     #[arg(long, value_name = "N")]
     pub(crate) ranks: Option<usize>,
-    /// How ranks of collectives exchange: `threads`, `tcp` on the CPU, `nvlink`, `nccl` on `cuda`; all of them in turns when absent.
+    /// How ranks of collectives exchange; all ways of the device in turns when absent. On the CPU `threads` (of one process, by its memory) and
+    /// `tcp` (processes, by TCP). On `cuda` `nvlink` (our own kernels, which write to the other GPUs' memory, and NCCL where it is faster) and
+    /// `nccl` (NCCL alone). Ranks of a launcher exchange in one way: `tcp` on the CPU, on `cuda` `nccl` unless `nvlink` is named.
     #[arg(long, value_name = "WAY,...", value_delimiter = ',')]
     pub(crate) over: Vec<String>,
     /// Be one rank that `bench` asks on the standard input.

@@ -87,11 +87,12 @@ fn what_cannot_be_done_is_told_before_ranks_start() {
         assert!(!out.contains("ranks on the CPU"), "{out}");
         (code, err)
     };
-    let cases: [(&[&str], i32, &str); 10] = [
+    let cases: [(&[&str], i32, &str); 11] = [
         (&["all_reduce", "--ranks", "1"], 5, "there is nobody to exchange with"),
         (&["all_reduce", "gemm"], 5, "measure them in two runs"),
         (&["gemm", "--ranks", "2"], 5, "`--ranks` is for collectives"),
         (&["all_reduce", "--over", "ib"], 5, "write threads, tcp"),
+        (&["all_reduce", "--over", "tcp,tcp"], 5, "`tcp` is named twice"),
         (&["all_reduce", "--precision", "fp64"], 5, "they have fp32, fp16 and bf16"),
         (&["all_reduce", "--sizes", "m=5"], 5, "`m` is no size of a collective"),
         (&["all_reduce", "--sizes", "bytes=16", "--ranks", "4"], 5, "write 64 bytes or more"),

@@ -13,6 +13,7 @@ mod lock;
 mod numpy;
 mod operators;
 mod projects;
+mod ranks;
 mod report;
 mod sass;
 mod tune;

@@ -237,11 +237,11 @@ impl OutputArray {
         OutputArray { name, dtype: plan.tensors[position].dtype, shape: operand.shape(sizes), given: None, position }
     }
 
-    /// The array that was given, else a new one of zeros.
+    /// The array that was given, else a new one, which the plan writes.
     fn array(&self, device: &Device) -> Result<Tensor, CallError> {
         match &self.given {
             Some(given) => Ok(given.clone()),
-            None => Tensor::zeros_on(self.dtype, &self.shape, device).map_err(|error| memory(self.name, error)),
+            None => Tensor::unwritten_on(self.dtype, &self.shape, device).map_err(|error| memory(self.name, error)),
         }
     }
 }

@@ -103,7 +103,14 @@ impl Tensor {
         Tensor::zeroed(Memory::on_device(there, bytes_of(dtype, shape)?)?, dtype, shape)
     }
 
-    /// The same in memory that other processes can be let into; it is slower to allocate.
+    /// For results of a kernel that writes every element: what a driver's memory holds until then is undefined, and host memory is zero.
+    pub fn unwritten_on(dtype: DType, shape: &[usize], device: &Device) -> Result<Tensor, TensorError> {
+        let Device::Driver(there) = device else { return Tensor::zeros(dtype, shape) };
+        let memory = Memory::on_device(there, bytes_of(dtype, shape)?)?;
+        Ok(Tensor { memory: Arc::new(memory), dtype, layout: Layout::contiguous(shape) })
+    }
+
+    /// Zeros in memory that other processes can be let into; it is slower to allocate.
     pub fn zeros_shareable(dtype: DType, shape: &[usize], device: &Device) -> Result<Tensor, TensorError> {
         let Device::Driver(there) = device else { return Tensor::zeros(dtype, shape) };
         Tensor::zeroed(Memory::shareable(there, bytes_of(dtype, shape)?)?, dtype, shape)

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run -p tessera-bench --example scale
-//! cargo run -p tessera-bench --example scale -- results/collectives-h200.jsonl
+//! cargo run -p tessera-bench --example scale -- results.jsonl            # of `tessera bench all_reduce --out results.jsonl`
 //! ```
 
 use std::path::Path;

@@ -2,18 +2,19 @@
 //!
 //! ```text
 //! -> {"ask":"describe"}                          <- {"name":"torch 2.11","offers":[{"name":"nccl","collectives":["all_reduce",...]},...]}
-//! -> {"ask":"prepare","case":1,"collective":"all_reduce","bytes":4096,"ranks":2,"dtype":"bf16","implementation":"nccl"}    <- {}
+//! -> {"ask":"prepare","case":1,"collective":"all_reduce","bytes":4096,"ranks":2,"dtype":"bf16","implementation":"nccl"}
+//!                                                                         <- {"name":"torch 2.11"}   which the row says; {} where there is nothing to say
 //! -> {"ask":"fill","case":1,"seed":1,"exact":true}         inputs as `data.rs` says                                          <- {}
 //! -> {"ask":"poison","case":1,"byte":255}                  every byte of the result; a broadcast's root has its input there   <- {}
 //! -> {"ask":"run","case":1}                                the collective once, finished when it answers                      <- {}
 //! -> {"ask":"time","case":1,"samples":10,"launches":4,"graph":true}       <- {"ns":[...]}    of one launch in each sample, on this rank
-//! -> {"ask":"read","case":1,"rank":0,"start":0,"len":64}                  <- {"codes":"3f80bf80..."}   of that rank; others answer {}
+//! -> {"ask":"read","case":1,"rank":0,"start":0,"len":64}                  <- {"codes":"803f80bf..."}   by that rank: 1, -1, ...; others answer {}
 //! -> {"ask":"digest","case":1,"of":"result"}                              <- {"digest":"81b3..."}
-//! -> {"ask":"guards","case":1}                                            <- {"guards":null}
+//! -> {"ask":"guards","case":1}                                            <- {}, or {"guards":"12 bytes into the guard behind the result"}
 //! -> {"ask":"release","case":1}                                           <- {}
 //! ```
-//! All ranks are asked the same, and all answer before the next is asked. What cannot be done is answered with `{"error":"...","status":"..."}`;
-//! ranks must then still agree: either all of them fail or none does, or the team is given up.
+//! All ranks are asked the same, and all answer before anything else is asked. What cannot be done is answered with
+//! `{"error":"...","status":"..."}`, by all ranks: where some fail and others do not, they no longer agree, and the team is given up.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,79 +27,79 @@ use crate::status::Status;
 pub enum Ask {
     /// What it is and what it does.
     Describe,
-    /// Memory for a case.
+    /// To make the memory of a case: an input and a result.
     Prepare {
-        /// The case's number.
+        /// A number that no case of this team had before; later questions name the case by it.
         case: u64,
         /// What is to be done.
         collective: Collective,
-        /// Bytes of the message.
+        /// Bytes of the message, which divides among the ranks (`kind.rs` says what a message is).
         bytes: u64,
         /// How many ranks there are.
         ranks: usize,
         /// The elements' type.
         dtype: String,
-        /// By which of the offered ways.
+        /// By which of the offered ways: [`Offer::name`].
         implementation: String,
     },
-    /// Inputs of a seed.
+    /// To write its input, which follows from seed, rank and index (`data.rs`).
     Fill {
-        /// The case.
+        /// Of which case.
         case: u64,
-        /// The seed.
+        /// From which all values follow.
         seed: u64,
-        /// Small integers instead of random values.
+        /// Small integers, whose sums are exact, instead of random values.
         exact: bool,
     },
-    /// Bytes over the result.
+    /// To overwrite its result, so that what is found there later was written later. A broadcast works in place: its root gets its input there.
     Poison {
-        /// The case.
+        /// Of which case.
         case: u64,
-        /// The byte.
+        /// What every byte becomes.
         byte: u8,
     },
-    /// The collective once.
+    /// To do the collective once; it answers when the result is there.
     Run {
-        /// The case.
+        /// Of which case.
         case: u64,
     },
-    /// Times of launches.
+    /// How long launches take.
     Time {
-        /// The case.
+        /// Of which case.
         case: u64,
-        /// Samples.
+        /// How many times are wanted.
         samples: usize,
-        /// Launches of a sample.
+        /// Launches in a row that one time is the mean of.
         launches: usize,
-        /// Whether a sample is a graph of its launches, on a device.
+        /// Whether these launches are recorded into a CUDA graph, which is launched instead. On the CPU it says nothing.
         graph: bool,
     },
-    /// Some elements of a rank's result.
+    /// Some elements of one rank's result. The other ranks are asked too, and answer nothing.
     Read {
-        /// The case.
+        /// Of which case.
         case: u64,
-        /// Whose.
+        /// The rank whose result it is.
         rank: usize,
-        /// The first element.
+        /// The first element that is wanted.
         start: usize,
-        /// How many.
+        /// How many elements are wanted.
         len: usize,
     },
-    /// A digest of what each rank has.
+    /// A digest of all that the rank has on one side (`data.rs`).
     Digest {
-        /// The case.
+        /// Of which case.
         case: u64,
-        /// Of which memory.
+        /// Its input or its result.
         of: Side,
     },
-    /// Whether memory around the case's was written.
+    /// Whether something was written before or behind the input and the result.
     Guards {
-        /// The case.
+        /// Of which case.
         case: u64,
     },
-    /// The case's memory is no longer needed.
+    /// To free the case's memory.
     Release {
-        /// The case.
+        /// Of which case.
         case: u64,
     },
 }
@@ -122,23 +123,23 @@ pub struct Offer {
     pub collectives: Vec<Collective>,
 }
 
-/// What a rank answers; fields that were not asked for are absent.
+/// What a rank answers. Fields that were not asked for are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Answer {
     /// Why it cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What that means for the row.
+    /// What the row's status is then; `runtime_error` where it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
-    /// What it is.
+    /// What it is. The answer to `prepare` may say by what the case is done.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What it offers.
+    /// The ways that it offers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub offers: Vec<Offer>,
-    /// Nanoseconds.
+    /// Nanoseconds of one launch on this rank, one number a sample.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ns: Vec<f64>,
     /// Elements' bytes as they lie in memory, two hexadecimal digits each.
@@ -147,13 +148,13 @@ pub struct Answer {
     /// A digest in hexadecimal.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
-    /// Where a guard was overwritten.
+    /// Where something was written that should not have been; absent where nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guards: Option<String>,
 }
 
 impl Answer {
-    /// That something cannot be done.
+    /// The answer that something cannot be done.
     pub fn failure(status: Status, why: impl Into<String>) -> Answer {
         Answer { error: Some(why.into()), status: Some(status), ..Answer::default() }
     }

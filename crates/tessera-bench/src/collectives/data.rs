@@ -4,7 +4,7 @@
 //! ```text
 //! key    = seed * 0x85ebca6b + rank * 0xc2b2ae35 + 0x165667b1                  modulo 2^32, as all of it
 //! x      = mix(index * 0x9e3779b1 + key)
-//! exact  = x % (2 a + 1) - a             a = 4, and 1 from 65 ranks on: sums of all ranks are exact in bf16
+//! exact  = x % (2 a + 1) - a             a = 4, and 1 from 65 ranks on: sums of all ranks, up to 256, are exact in bf16
 //! random = (x >> (32 - b)) / 2^(b - 1) - 1      b = significant bits of the type: every value is exact in it, in [-1, 1)
 //! digest = sum over i of code(i) * (2 mix(i) + 1)     modulo 2^64
 //! ```

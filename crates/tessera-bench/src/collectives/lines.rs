@@ -60,8 +60,11 @@ fn silence(silence: Silence) -> Fault {
     match silence {
         Silence::Patience(patience) => late(patience),
         Silence::Ended { how, said, .. } => {
-            let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-            lost(&format!("its process ended ({how}){}{last}", if last.is_empty() { "" } else { ": " }))
+            let ended = format!("its process ended ({how})");
+            match said.lines().rev().find(|line| !line.trim().is_empty()) {
+                Some(last) => lost(&format!("{ended}: {last}")),
+                None => lost(&ended),
+            }
         }
     }
 }

@@ -213,10 +213,10 @@ impl Member {
 
     fn time(&mut self, case: u64, take: Take) -> Result<Vec<f64>, Fault> {
         let calls = self.calls(case)?;
-        if self.stopwatch.is_none() {
-            self.stopwatch = Some(Stopwatch::new(self.communicator.device()).map_err(fault)?);
-        }
-        let Some(stopwatch) = &mut self.stopwatch else { return Err(fault("no clock")) };
+        let stopwatch = match &mut self.stopwatch {
+            Some(own) => own,
+            none => none.insert(Stopwatch::new(self.communicator.device()).map_err(fault)?),
+        };
         stopwatch.time(self.communicator.as_mut(), &calls, take).map_err(exchange_fault)
     }
 }

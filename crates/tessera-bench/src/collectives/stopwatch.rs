@@ -1,7 +1,7 @@
 //! Times of calls on one rank: by the host's clock after a barrier, on a device by events around what its stream does.
 //!
-//! Ranks are not in step when they begin. So a barrier comes first on the CPU, and on a device a launch that is not timed, which no rank
-//! leaves before all have come. A sample on a device is long enough (the sampler sees to that) for the host to queue the next one meanwhile.
+//! Ranks are not in step when they begin. So a barrier comes first on the CPU, and on a device a launch that is not timed, which ranks
+//! that receive do not leave before those that send have come. A sample on a device is long enough (the sampler sees to that) for the host to queue the next one meanwhile.
 
 use std::time::Instant;
 
@@ -79,9 +79,9 @@ fn on_device(
     events: &[(Event, Event)],
 ) -> Result<Vec<f64>, ExchangeError> {
     // What was queued elsewhere, filling and poison above all, comes first.
-    if let Some(device) = communicator.device().driver() {
-        device.synchronize().map_err(memory)?;
-    }
+    let device = communicator.device().driver();
+    let device = device.ok_or_else(|| memory(DriverError::Argument("ranks on the CPU have no stream".into())))?;
+    device.synchronize().map_err(memory)?;
     let handle = stream.handle();
     let mut queue = |count: usize| -> Result<(), ExchangeError> {
         // The stream is waited for as a whole, below.

@@ -87,21 +87,26 @@ impl Exchanged {
             dtype: form.dtype.name().to_string(),
             implementation: asked.implementation,
         })?;
-        exchanged.config = answers.first().map(|answer| answer.name.clone()).unwrap_or_default();
+        exchanged.config = answers[0].name.clone();
         Ok(exchanged)
     }
 
+    /// What each rank answers, in their order.
     fn ask(&self, ask: &Ask) -> Result<Vec<Answer>, Fault> {
         let answers = self.team.borrow_mut().ask(ask).inspect_err(|_| self.lost.set(true))?;
-        let failures: Vec<&Answer> = answers.iter().filter(|answer| answer.error.is_some()).collect();
-        let Some(first) = failures.first() else { return Ok(answers) };
+        if answers.len() != self.form.ranks {
+            self.lost.set(true);
+            let text = format!("{} of {} ranks answered", answers.len(), self.form.ranks);
+            return Err(Fault::new(Status::HarnessError, text));
+        }
+        let failed = |(rank, answer): (usize, &Answer)| Some((rank, answer.error.clone()?, answer.status));
+        let failures: Vec<_> = answers.iter().enumerate().filter_map(failed).collect();
+        let Some((rank, why, status)) = failures.first() else { return Ok(answers) };
         // Ranks that no longer agree exchange nothing any more.
         if failures.len() < answers.len() {
             self.lost.set(true);
         }
-        let rank = answers.iter().position(|answer| answer.error.is_some()).unwrap_or(0);
-        let why = first.error.as_deref().unwrap_or_default();
-        Err(Fault::new(first.status.unwrap_or(Status::RuntimeError), format!("rank {rank}: {why}")))
+        Err(Fault::new(status.unwrap_or(Status::RuntimeError), format!("rank {rank}: {why}")))
     }
 
     /// A digest of all ranks' memory.
@@ -180,10 +185,10 @@ impl Subject for Exchanged {
                 return Err(Fault::new(Status::HarnessError, format!("rank {rank} has other than {samples} samples")));
             }
             let medians: Vec<f64> = answers.iter().map(|answer| median(&answer.ns)).collect();
-            let slowest = (0..medians.len()).max_by(|&a, &b| medians[a].total_cmp(&medians[b])).unwrap_or(0);
+            let slowest = (0..medians.len()).max_by(|&a, &b| medians[a].total_cmp(&medians[b]));
             let fastest = medians.iter().copied().fold(f64::INFINITY, f64::min);
             self.state = Some(DeviceState {
-                slowest_rank: Some(slowest as u32),
+                slowest_rank: slowest.map(|rank| rank as u32),
                 fastest_rank_ns: Some(fastest),
                 ..DeviceState::default()
             });
@@ -199,7 +204,7 @@ impl Subject for Exchanged {
     fn read(&self, output: usize, rows: Range<usize>, codes: &mut [u64]) -> Result<(), Fault> {
         let answers = self.ask(&Ask::Read { case: self.case, rank: output, start: rows.start, len: rows.len() })?;
         let digits = 2 * self.form.dtype.unpacked_bytes();
-        let text = answers.get(output).map(|answer| answer.codes.as_str()).unwrap_or_default();
+        let text = &answers[output].codes;
         let wrong = || Fault::new(Status::HarnessError, format!("rank {output} did not give {} elements", rows.len()));
         if text.len() != digits * rows.len() || !text.is_ascii() {
             return Err(wrong());

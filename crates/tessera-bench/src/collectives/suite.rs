@@ -1,6 +1,7 @@
 //! The cases of the suite, and the teams that do them.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::rc::Rc;
 
@@ -57,6 +58,11 @@ pub enum CollectiveError {
     /// The suite does not have the type.
     #[error("`{0}` is no precision of the collectives\nhelp: they have fp32, fp16 and bf16")]
     Precision(String),
+    /// Two ways of one name.
+    #[error(
+        "`{0}` is named twice, and rows of the two could not be told apart\nhelp: name each way (`--over`) and each baseline once"
+    )]
+    Twice(String),
     /// A message that does not divide among the ranks.
     #[error("{bytes} bytes do not divide among {ranks} ranks in parts of 16 bytes\nhelp: write {least} bytes or more")]
     Small {
@@ -75,6 +81,20 @@ pub enum CollectiveError {
         /// What is in the way.
         why: String,
     },
+}
+
+impl CollectiveError {
+    /// Refuses a name that comes twice among those of ways.
+    ///
+    /// # Errors
+    /// [`CollectiveError::Twice`].
+    pub fn refuse_twice<'a>(mut names: impl Iterator<Item = &'a str>) -> Result<(), CollectiveError> {
+        let mut known = BTreeSet::new();
+        match names.find(|name| !known.insert(*name)) {
+            Some(name) => Err(CollectiveError::Twice(name.to_string())),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A way of exchanging: a name, and how its ranks are started.
@@ -131,8 +151,10 @@ impl Way {
                     ("LOCAL_WORLD_SIZE", ranks.to_string()),
                     ("MASTER_ADDR", "127.0.0.1".to_string()),
                     ("MASTER_PORT", port.to_string()),
+                    // Whatever else started this process says nothing of these ranks.
+                    ("TORCHELASTIC_RUN_ID", "tessera".to_string()),
                 ];
-                command.envs(variables);
+                command.envs(variables).env_remove("TESSERA_RANKS_PORT").env_remove("TORCHELASTIC_USE_AGENT_STORE");
                 command
             };
             Ok(Box::new(Lines::processes(&own, (0..ranks).map(of_rank).collect())?))
@@ -169,9 +191,10 @@ impl CollectiveSuite {
     /// Starts teams, the product's first, and lists the cases that they do.
     ///
     /// # Errors
-    /// Where the selection makes no sense, a team does not start, or does nothing of what was selected.
+    /// Where the selection makes no sense, two ways have one name, or a team does not start or does nothing of what was selected.
     pub fn select(selection: &CollectiveSelection, ways: Vec<Way>) -> Result<CollectiveSuite, CollectiveError> {
         selection.check()?;
+        CollectiveError::refuse_twice(ways.iter().map(|way| way.name.as_str()))?;
         let mut known: Vec<Known> = Vec::new();
         for Way { name, start } in ways {
             let failed = |why: String| CollectiveError::Team { name: name.clone(), why };
@@ -180,7 +203,8 @@ impl CollectiveSuite {
             if let Some(why) = answers.iter().find_map(|answer| answer.error.clone()) {
                 return Err(failed(why));
             }
-            let offers = answers.into_iter().next().map(|answer| answer.offers).unwrap_or_default();
+            let first = answers.into_iter().next().ok_or_else(|| failed("no rank answered".to_string()))?;
+            let offers = first.offers;
             let useful = |offer: &Offer| selection.collectives.iter().any(|own| offer.collectives.contains(own));
             if !offers.iter().any(useful) {
                 return Err(failed("it does none of the collectives that were asked for".to_string()));

@@ -108,7 +108,8 @@ fn answered(words: &mut dyn Communicator, own: &Answer) -> io::Result<Vec<Answer
     let sizes = words.all_gather(&world, 0, &[length(text.len())?]).map_err(failed)?;
     let sizes = sizes[0].to_bytes().map_err(failed)?;
     let sizes = sizes.chunks_exact(8).map(number).collect::<io::Result<Vec<usize>>>()?;
-    let longest = sizes.iter().copied().max().unwrap_or(0);
+    let longest = sizes.iter().copied().max().filter(|&longest| longest > 0);
+    let longest = longest.ok_or_else(|| io::Error::other("a rank's answer has no text"))?;
     let mut padded = text;
     padded.resize(longest, b' ');
     let all = words.all_gather(&world, 0, &[of_bytes(&padded).map_err(failed)?]).map_err(failed)?;

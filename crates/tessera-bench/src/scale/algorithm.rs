@@ -17,9 +17,9 @@ use crate::collectives::Collective;
 /// How a collective is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Algorithm {
-    /// Every rank reads what all others have: our kernels.
+    /// Every rank gets what all others have, and combines it for itself. Our kernels write it to their peers, PyTorch's read it there.
     OneShot,
-    /// Every rank reduces its part and reads the others': our kernels.
+    /// Every rank combines a part and gets the others'. Our kernels write parts and results to their peers.
     TwoShot,
     /// Every rank exchanges with every other at once: our kernels, or NCCL's sends and receives.
     Direct,

@@ -56,8 +56,8 @@ fn fits(text: &mut String, machine: &Machine) {
         ]
     };
     let rows = [
-        row("one-shot", &machine.one_shot),
-        row("two-shot", &machine.two_shot),
+        row("one-shot (PyTorch's kernel)", &machine.one_shot),
+        row("two-shot (PyTorch's kernel)", &machine.two_shot),
         row("NCCL ring, LL", &machine.ring_ll),
         row("NCCL ring", &machine.ring),
     ];
@@ -100,7 +100,12 @@ fn stops(text: &mut String, machine: &Machine) {
         let name = |bytes: Option<u64>| bytes.map_or("never up to 1 GiB".to_string(), size);
         vec![ranks.to_string(), name(two_shot), name(machine.stops(ranks))]
     });
-    table(text, "Where our kernels stop, inside a node", &["ranks", "two-shot from", "NCCL from"], rows);
+    table(
+        text,
+        "Predicted: where our kernels stop, inside a node, if they are as fast as PyTorch's",
+        &["ranks", "two-shot from", "NCCL from"],
+        rows,
+    );
 }
 
 fn collectives(text: &mut String, machine: &Machine, collective: Collective) {
@@ -140,7 +145,8 @@ fn ring(text: &mut String, machine: &Machine) {
     let rows = RANKS.map(|ranks| {
         let own = attention.time(machine, ranks);
         let tokens = (attention.tokens * ranks as u64).to_string();
-        let from = attention.hidden_from(machine, ranks).to_string();
+        let from = attention.hidden_from(machine, ranks);
+        let from = from.map_or_else(|| format!("more than {}", RingAttention::MOST_TOKENS), |tokens| tokens.to_string());
         [ranks.to_string(), tokens].into_iter().chain(overlap_cells(own)).chain([from]).collect()
     });
     let header = ["ranks", "tokens", "attention", "exchange", "one after another", "overlapped", "hidden from tokens a rank"];

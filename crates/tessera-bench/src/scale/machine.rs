@@ -3,6 +3,8 @@
 //! Steps of NCCL's ring in a network overlap with each other, so that latency and bandwidth do not add up: the longer of the two is what a
 //! ring takes. That is what the published times of 1,024 GPUs show: 19 ms at 1 and 2 GiB, then the time of the bytes.
 
+use tessera_ir::bug;
+
 use super::algorithm::Algorithm;
 use super::fit::fit;
 use super::points::{MEASURED, Measured, points_of};
@@ -96,9 +98,9 @@ impl Network {
 pub struct Machine {
     /// GPUs of a node.
     pub gpus: usize,
-    /// Our one-shot kernels inside a node.
+    /// One-shot kernels inside a node: PyTorch's were measured, and ours are taken to be as fast.
     pub one_shot: Link,
-    /// Our two-shot kernels inside a node.
+    /// Two-shot kernels inside a node, likewise.
     pub two_shot: Link,
     /// NCCL's ring inside a node, low latency.
     pub ring_ll: Link,
@@ -169,7 +171,7 @@ impl Machine {
         ];
         let pieces = PIECES.map(|pieces| Algorithm::Hierarchical { pieces });
         let timed = flat.into_iter().chain(pieces).filter_map(|own| Some((own, self.time(own, collective, ranks, bytes)?)));
-        timed.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Algorithm::Ring, f64::NAN))
+        self.least(timed, collective, ranks)
     }
 
     /// The same among NCCL's own algorithms.
@@ -179,7 +181,14 @@ impl Machine {
             _ => vec![Algorithm::RingLl, Algorithm::Ring, Algorithm::TreeLl, Algorithm::Tree],
         };
         let timed = own.into_iter().filter_map(|own| Some((own, self.time(own, collective, ranks, bytes)?)));
-        timed.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Algorithm::Ring, f64::NAN))
+        self.least(timed, collective, ranks)
+    }
+
+    /// The one that takes least. Ring and direct exchanges are done among the ranks of a node or of whole nodes.
+    fn least(&self, timed: impl Iterator<Item = (Algorithm, f64)>, collective: Collective, ranks: usize) -> (Algorithm, f64) {
+        timed
+            .min_by(|a, b| a.1.total_cmp(&b.1))
+            .unwrap_or_else(|| bug!("no algorithm does {collective} among {ranks} ranks of nodes of {}", self.gpus))
     }
 
     fn inside(&self, algorithm: Algorithm, collective: Collective, ranks: usize, bytes: f64) -> Option<f64> {
@@ -302,7 +311,7 @@ impl Machine {
     /// The better of our all-reduce kernels.
     pub fn one_shot_or_two_shot(&self, ranks: usize, bytes: u64) -> (Algorithm, f64) {
         let both = [Algorithm::OneShot, Algorithm::TwoShot];
-        let timed = both.map(|own| (own, self.inside(own, Collective::AllReduce, ranks, bytes as f64).unwrap_or(f64::INFINITY)));
-        if timed[0].1 <= timed[1].1 { timed[0] } else { timed[1] }
+        let timed = both.into_iter().filter_map(|own| Some((own, self.inside(own, Collective::AllReduce, ranks, bytes as f64)?)));
+        self.least(timed, Collective::AllReduce, ranks)
     }
 }

@@ -74,6 +74,9 @@ pub struct RingAttention {
 }
 
 impl RingAttention {
+    /// The most tokens of a rank that are looked at.
+    pub const MOST_TOKENS: u64 = 1 << 20;
+
     /// Microseconds of one step's attention and of its exchange.
     pub fn step(&self, machine: &Machine, ranks: usize) -> (f64, f64) {
         let tokens = self.tokens as f64;
@@ -99,12 +102,12 @@ impl RingAttention {
         }
     }
 
-    /// Tokens of a rank from which on the exchange is hidden.
-    pub fn hidden_from(&self, machine: &Machine, ranks: usize) -> u64 {
+    /// Tokens of a rank from which on the exchange is hidden, among powers of two up to [`RingAttention::MOST_TOKENS`].
+    pub fn hidden_from(&self, machine: &Machine, ranks: usize) -> Option<u64> {
         let hides = |tokens: u64| {
             let (compute, exchange) = RingAttention { tokens, ..*self }.step(machine, ranks);
             compute >= exchange
         };
-        (5..=20).map(|power| 1u64 << power).find(|&tokens| hides(tokens)).unwrap_or(u64::MAX)
+        (5..=RingAttention::MOST_TOKENS.trailing_zeros()).map(|power| 1u64 << power).find(|&tokens| hides(tokens))
     }
 }

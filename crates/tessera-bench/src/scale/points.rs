@@ -33,8 +33,8 @@ const fn bus(collective: Collective, algorithm: Algorithm, bytes: u64, rate: f64
     Measured { collective, algorithm, ranks: 4, bytes, us: bytes as f64 * factor / (rate * 1e3) }
 }
 
-/// 4 x H200 over NVLink without multicast, bf16: NCCL in a graph, and the one-shot and two-shot kernels of PyTorch's symmetric memory,
-/// which work as ours do.
+/// 4 x H200 over NVLink without multicast, bf16: NCCL in a graph, and the one-shot and two-shot kernels of PyTorch's symmetric memory.
+/// None is of our own kernels, which write to their peers' memory where PyTorch's one-shot kernel reads it; as many bytes cross the links.
 pub const MEASURED: &[Measured] = &[
     x4(Algorithm::OneShot, 4 * KIB, 7.5),
     x4(Algorithm::OneShot, 64 * KIB, 8.7),
@@ -63,7 +63,8 @@ pub const MEASURED: &[Measured] = &[
     bus(Collective::AllToAll, Algorithm::Direct, GIB, 334.0, 0.75),
 ];
 
-/// The points that a results file of `tessera bench all_reduce` tells: rows of our kernels by name, and of NCCL.
+/// The points that a results file of `tessera bench all_reduce` tells: rows of NCCL, and of PyTorch's one-shot and two-shot kernels
+/// (`baselines/collectives.py`). Rows of our own kernels do not say which of them ran, and tell none.
 pub fn recorded(results: &Results) -> Vec<Measured> {
     let point = |row: &crate::store::Row| {
         let key = &row.case.key;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tessera::bench::collectives::{
-    Collective, CollectiveSelection, CollectiveSuite, Member, Team, Way, Wired, serve_member, serve_wired,
+    Collective, CollectiveError, CollectiveSelection, CollectiveSuite, Member, Team, Way, Wired, serve_member, serve_wired,
 };
 use tessera::bench::device::{DeviceTimer, Supervisor, Timing};
 use tessera::bench::{EndRecord, Exit, Mode, Results, Sizes};
 use tessera::runtime::ranks::nvlink::NvlinkCommunicator;
-use tessera::runtime::ranks::{Communicator, ExchangeError, Limits, Meeting, Nccl, NcclRank, Placement, World};
+use tessera::runtime::ranks::{Communicator, ExchangeError, Meeting, Nccl, NcclRank, Placement, World};
 use tessera::runtime::{Device, DeviceName, Knobs};
 use tessera::types::{DType, Policy};
 
@@ -73,7 +73,8 @@ fn refuse_without_effect(arguments: &Bench) -> Outcome {
 pub(crate) fn be_member() -> Outcome {
     let placement = Knobs::placement().map_err(Failure::environment)?;
     let placement = placement.ok_or_else(|| Failure::usage("`--member` is for ranks that `tessera bench` starts"))?;
-    let world = World::join(&placement, Limits::default()).map_err(Failure::environment)?;
+    let limits = Knobs::from_env().map_err(Failure::environment)?.limits;
+    let world = World::join(&placement, limits).map_err(Failure::environment)?;
     let communicator = world.tcp().map_err(Failure::environment)?;
     let mut member = Member::new(Box::new(communicator), "tcp");
     serve_member(&mut member, io::stdin().lock(), BufWriter::new(io::stdout().lock())).map_err(Failure::environment)
@@ -101,8 +102,8 @@ fn place(arguments: &Bench) -> Result<Place, Failure> {
             "the emulator's times say nothing of a GPU's, and collectives are there to be timed\nhelp: write `--device cpu` or `--device cuda`",
         )),
         (Some(DeviceName::Cuda(_)), Some(placement)) => {
-            let ordinal = u32::try_from(placement.local_rank).unwrap_or(u32::MAX);
-            Ok(Place::Launched(placement, Device::cuda(ordinal).map_err(Failure::environment)?))
+            let device = placement.device().map_err(Failure::environment)?;
+            Ok(Place::Launched(placement, device))
         }
         (_, Some(placement)) => Ok(Place::Launched(placement, Device::Cpu)),
         (Some(DeviceName::Cuda(0)), None) => Ok(Place::Devices),
@@ -148,10 +149,9 @@ fn selection(arguments: &Bench, place: &Place) -> Result<CollectiveSelection, Fa
 }
 
 fn precision(name: &str) -> Result<DType, Failure> {
-    let plain = name.parse::<Policy>().ok().map(Policy::element);
-    plain.filter(|dtype| matches!(dtype, DType::F32 | DType::F16 | DType::BF16)).ok_or_else(|| {
-        Failure::usage(format!("`{name}` is no precision of the collectives\nhelp: they have fp32, fp16 and bf16"))
-    })
+    let known = [DType::F32, DType::F16, DType::BF16];
+    let plain = |dtype: &DType| name.parse::<Policy>() == Ok(Policy::of(*dtype));
+    known.into_iter().find(plain).ok_or_else(|| Failure::usage(CollectiveError::Precision(name.to_string())))
 }
 
 /// The messages that `--sizes` names.
@@ -170,6 +170,10 @@ fn messages(sizes: Option<&str>) -> Result<Vec<u64>, Failure> {
     }
     let mut bytes = Vec::new();
     for shapes in sizes_given(text, &[])? {
+        if let Some(variant) = shapes.variant {
+            let message = format!("`variant={variant}`: collectives have no variants");
+            return Err(Failure::usage(format!("{message}\nhelp: write bytes=4096..1073741824*4")));
+        }
         for (name, values) in shapes.extents {
             if name != "bytes" {
                 let help = if name == "ranks" { "`--ranks N` says how many there are" } else { "write bytes=4096..1073741824*4" };
@@ -204,6 +208,7 @@ fn chosen(arguments: &Bench, place: &Place) -> Result<Vec<&'static str>, Failure
     if arguments.over.is_empty() {
         return Ok(known.to_vec());
     }
+    CollectiveError::refuse_twice(arguments.over.iter().map(String::as_str)).map_err(Failure::usage)?;
     let find = |name: &String| {
         known.iter().copied().find(|known| known == name).ok_or_else(|| {
             Failure::usage(format!("`--over {name}`: there is no such way between ranks here\nhelp: write {}", known.join(", ")))
@@ -359,7 +364,15 @@ fn launched(
     if !arguments.baseline.is_empty() {
         return Err(Failure::usage("baselines start ranks of their own\nhelp: leave out `--baseline` under a launcher"));
     }
-    let world = World::join(own, Limits::default()).map_err(Failure::environment)?;
+    if arguments.over.len() > 1 {
+        return Err(Failure::usage("ranks that a launcher started exchange in one way\nhelp: write `--over` once"));
+    }
+    if arguments.processes.is_some_and(|count| count.get() > 1) {
+        let message = "processes of a launcher are measured once\nhelp: leave out `--processes`, or start the launcher again";
+        return Err(Failure::usage(message));
+    }
+    let limits = Knobs::from_env().map_err(Failure::environment)?.limits;
+    let world = World::join(own, limits).map_err(Failure::environment)?;
     let mut words = world.tcp().map_err(Failure::environment)?;
     let (name, exchanges): (&str, Box<dyn Communicator>) = match device {
         Device::Cpu => ("tcp", Box::new(world.tcp().map_err(Failure::environment)?)),
@@ -368,11 +381,7 @@ fn launched(
             let own = NcclRank::join(&nccl, Arc::new(world.clone()), device).map_err(Failure::environment)?;
             match arguments.over.as_slice() {
                 [name] if name == NVLINK => (NVLINK, by_nvlink(own).map_err(Failure::environment)?),
-                [] | [_] => ("nccl", Box::new(own)),
-                _ => {
-                    let message = "ranks that a launcher started exchange in one way\nhelp: write `--over` once";
-                    return Err(Failure::usage(message));
-                }
+                _ => ("nccl", Box::new(own)),
             }
         }
     };

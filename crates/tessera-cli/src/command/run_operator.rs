@@ -50,21 +50,8 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
     let opened = open(arguments.device.as_deref(), (&arguments.emulation, limit), arguments.seed)?;
     let device = &opened.device;
 
-    let mut call = Call { variant: Some(variant), ..Call::default() };
     let made = load(&parse(&texts)?)?;
-    for (name, value) in &made {
-        match value {
-            Value::Tensor(tensor) => call.tensors.push((name, tensor.to_device(device).map_err(Failure::environment)?)),
-            Value::Int(number) => call.scalars.push((name, *number as f64)),
-            Value::Float(number) => call.scalars.push((name, *number)),
-            _ => {
-                return Err(Failure::usage(format!(
-                    "`{name}`: {} takes arrays and numbers, `variant=` and `precision=`",
-                    operator.name
-                )));
-            }
-        }
-    }
+    let mut call = Call { variant: Some(variant), ..given(operator, &made, device)? };
     // Contents were made here, and are the device's from now on.
     let contents = |wanted: &str| {
         made.iter()
@@ -95,10 +82,14 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
     }
     let seconds = start.elapsed().as_secs_f64();
     refuse_idle_trace(&arguments.emulation, &emulated)?;
-    let on_host = |tensor: &Tensor| tensor.to_device(&Device::Cpu).map_err(Failure::environment);
+    // Copies: launches that are done once more write the arrays themselves.
+    let copied = |tensor: &Tensor| tensor.to_device(&Device::Cpu).and_then(|host| host.contiguous());
+    let on_host = |tensor: &Tensor| copied(tensor).map_err(Failure::environment);
     let results = outputs.iter().map(on_host).collect::<Result<Vec<_>, _>>()?;
     let named: Vec<(&OutputArray, &Tensor)> = resolved.outputs().iter().zip(&results).collect();
-    if launches.len() > 1 && !left.is_empty() {
+    // What is updated in place cannot be done once more.
+    let is_fresh = resolved.outputs().iter().all(|output| output.given.is_none());
+    if launches.len() > 1 && !left.is_empty() && is_fresh {
         left = left_by_all(&launches, &how, &outputs, &named)?;
         opened.launches();
     }
@@ -152,6 +143,25 @@ pub(crate) fn run(operator: &'static Operator, arguments: &Run) -> Outcome {
     saves.tell();
     opened.judge.tell(&emulated)?;
     found.conclude(failed, None)
+}
+
+/// Arguments as the operator takes them: arrays on its device, and numbers.
+fn given<'a>(operator: &Operator, made: &'a [(String, Value)], device: &Device) -> Result<Call<'a>, Failure> {
+    let mut call = Call::default();
+    for (name, value) in made {
+        match value {
+            Value::Tensor(tensor) => call.tensors.push((name, tensor.to_device(device).map_err(Failure::environment)?)),
+            Value::Int(number) => call.scalars.push((name, *number as f64)),
+            Value::Float(number) => call.scalars.push((name, *number)),
+            _ => {
+                return Err(Failure::usage(format!(
+                    "`{name}`: {} takes arrays and numbers, `variant=` and `precision=`",
+                    operator.name
+                )));
+            }
+        }
+    }
+    Ok(call)
 }
 
 fn output_json(output: &OutputArray) -> Json {

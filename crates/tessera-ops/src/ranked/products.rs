@@ -47,8 +47,8 @@ pub fn gathered_product(
     let mut lanes = Lanes::new(communicator, group)?;
     let device = lanes.device().clone();
     let (ranks, position) = (lanes.ranks(), lanes.position());
-    let c = Tensor::zeros_on(summed(a.dtype()), &[m * ranks, n], &device)?;
-    let place = || Tensor::zeros_on(a.dtype(), a.shape(), &device);
+    let c = Tensor::unwritten_on(summed(a.dtype()), &[m * ranks, n], &device)?;
+    let place = || Tensor::unwritten_on(a.dtype(), a.shape(), &device);
     let (mut held, mut places) = (in_a_row(a)?, [place()?, place()?]);
     for step in 0..ranks {
         let is_last = step + 1 == ranks;
@@ -91,7 +91,7 @@ pub fn scattered_product(
         return Err(RankedError::Parts { program: PROGRAM, why });
     }
     let rows = m / ranks;
-    let place = || Tensor::zeros_on(summed(a.dtype()), &[rows, n], &device);
+    let place = || Tensor::unwritten_on(summed(a.dtype()), &[rows, n], &device);
     // What this rank's step made, what it made before and is sent on, and what comes.
     let (mut made, mut sent, came) = (place()?, place()?, place()?);
     for step in 0..ranks {

@@ -158,7 +158,7 @@ pub trait Communicator: Send {
     fn all_gather(&mut self, group: &Group, axis: usize, tensors: &[Tensor]) -> Result<Vec<Tensor>, ExchangeError> {
         let stack = |tensor: &Tensor| -> Result<Tensor, ExchangeError> {
             let shape: Vec<usize> = [group.size()].iter().chain(tensor.shape()).copied().collect();
-            Ok(Tensor::zeros_on(tensor.dtype(), &shape, self.device())?)
+            Ok(Tensor::unwritten_on(tensor.dtype(), &shape, self.device())?)
         };
         let stacks = tensors.iter().map(stack).collect::<Result<Vec<_>, _>>()?;
         self.each(group, Operation::AllGather, tensors, &stacks)?;
@@ -176,7 +176,7 @@ pub trait Communicator: Send {
         let (mut sources, mut results) = (Vec::new(), Vec::new());
         for tensor in tensors {
             let source = stacked(&self.there(tensor)?, group, axis)?;
-            results.push(Tensor::zeros_on(tensor.dtype(), &source.shape()[1..], self.device())?);
+            results.push(Tensor::unwritten_on(tensor.dtype(), &source.shape()[1..], self.device())?);
             sources.push(source);
         }
         self.each(group, Operation::ReduceScatter(reduction), &sources, &results)?;
@@ -259,7 +259,7 @@ fn unstacked(stack: &Tensor, shape: &[usize], axis: usize) -> Result<Tensor, Exc
 impl Tensor {
     /// New memory for a tensor of this type and shape on the same device.
     pub(super) fn same_shape(&self) -> Result<Tensor, ExchangeError> {
-        Ok(Tensor::zeros_on(self.dtype(), self.shape(), &self.device())?)
+        Ok(Tensor::unwritten_on(self.dtype(), self.shape(), &self.device())?)
     }
 
     /// Itself where it is contiguous, else a copy that is.

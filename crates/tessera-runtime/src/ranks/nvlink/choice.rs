@@ -1,4 +1,4 @@
-//! Which algorithm does a call, by what is measured: all ranks choose alike, so nothing but the call decides.
+//! Which algorithm does a call: all ranks choose alike, so nothing but the call decides.
 
 use super::region::Layout;
 use super::variant::{Algorithm, Combining, MOST_RANKS, Variant};
@@ -26,13 +26,14 @@ impl Choice {
     /// For so many ranks whose devices NVLink connects all to all.
     ///
     /// A line costs twice the bytes and saves a flag's way (2 us); a second shot costs a flag's way and saves bytes. At 300 GB/s a
-    /// flag's way is worth 600 KiB.
+    /// flag's way is worth 600 KiB. For two ranks that was measured (`results/collectives/nvlink-2-h200.txt`): lines are the fastest up to
+    /// 256 KiB, one shot up to 8 MiB, and all of them faster than NCCL up to 16 MiB. For more it is a model.
     pub fn of_ranks(ranks: usize) -> Choice {
         let others = ranks.saturating_sub(1).max(1) as u64;
         let total = 16 << 20;
         Choice {
             small: (256 << 10) / others,
-            one_shot: if ranks <= 2 { total } else { (1 << 20) / others },
+            one_shot: if ranks <= 2 { 8 << 20 } else { (1 << 20) / others },
             two_shot: total,
             reduce_scatter: total / others.max(1),
             all_gather: total / others.max(1),

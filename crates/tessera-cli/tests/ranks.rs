@@ -1,0 +1,39 @@
+//! `tessera run` of a function that a mesh divides, on its ranks.
+
+use crate::command_line::tessera_in;
+
+#[test]
+fn a_function_with_a_mesh_runs_on_its_ranks() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let text = "graph @product(%A: operand<4x8xf32> {sharding = \"[_, tp]\"}, %B: operand<8x4xf32>, %C: operand<4x4xf32>) \
+                abi(A: operand<f32, [\"4\", \"8\"]>, B: operand<f32, [\"8\", \"4\"]>, C: operand<f32, [\"4\", \"4\"]>) mesh(tp=2) {
+  %a = graph.load %A : tensor<4x8xf32>
+  %b = graph.load %B : tensor<8x4xf32>
+  %c = graph.contract %a, %b : tensor<4x4xf32>
+  graph.store %c, %C
+  return
+}
+";
+    std::fs::write(folder.path().join("product.tir"), text).expect("written");
+    let arguments = ["A=ones:f32[4,8]", "B=arange:f32[8,4]", "C=empty:f32[4,4]"];
+    let run = |rest: &[&str]| tessera_in(folder.path(), &[&["run", "product.tir::product"], &arguments[..], rest].concat());
+    let (code, printed) = run(&[]);
+    assert_eq!(code, 0, "{printed}");
+    assert!(printed.contains("on 2 simulated ranks") && printed.contains("graph.shard, graph.all_reduce"), "{printed}");
+    assert!(printed.contains("C: f32[4, 4] = [112, 120, 128, 136, 112, 120, ...]"), "{printed}");
+    let (code, printed) = run(&["--device", "emu"]);
+    assert_eq!(code, 5, "{printed}");
+    assert!(printed.contains("help: leave out `--device`"), "{printed}");
+    for ranks in ["1", "4", "8"] {
+        let (code, printed) = run(&["--ranks", ranks, "--check-calls"]);
+        assert_eq!(code, 0, "{printed}");
+        assert!(printed.contains(&format!("on {ranks} simulated ranks")), "{printed}");
+        assert!(printed.contains("C: f32[4, 4] = [112, 120, 128, 136, 112, 120, ...]"), "{printed}");
+    }
+    let (code, printed) = run(&["--ranks", "3"]);
+    assert_eq!(code, 5, "{printed}");
+    assert!(printed.contains("does not divide by the 3 ranks"), "{printed}");
+    let (code, printed) = tessera_in(folder.path(), &["opt", "product.tir", "--pass", "collective-insertion", "--verify-each"]);
+    assert_eq!(code, 0, "{printed}");
+    assert!(printed.contains("ranks(tp=2)") && printed.contains("graph.all_reduce [%c]"), "{printed}");
+}
