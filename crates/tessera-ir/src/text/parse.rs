@@ -141,7 +141,15 @@ fn shared_body(cursor: &mut Cursor<'_>) -> Parsed<SharedType> {
             }
             "order" => {
                 cursor.expect("=")?;
+                let start = cursor.offset();
                 shared.order = SmallVec::from_vec(cursor.list("[", "]", |c| c.integer())?);
+                // Whoever asks how a buffer lies relies on it, before anybody verifies the function.
+                let mut axes = shared.order.clone();
+                axes.sort_unstable();
+                if !axes.into_iter().eq(0..shared.shape.len() as u32) {
+                    let wrong = Diagnostic::error("ir-shape", cursor.span_from(start), "`order` does not name each axis once");
+                    return Err(Box::new(wrong));
+                }
             }
             "pad" => {
                 cursor.expect("=")?;
