@@ -79,7 +79,7 @@ const BOTH: &[Arch] = &ARCHS;
 /// One that has none any more leaves the list. What is known of them: elements of 64 bits, two of a thread at a time (`fp64`); what scans leave between
 /// warps, and places that the data says (`scan.py`, `sort.py`, sparse matrices); neighbours that change places (`interleaved`); products of bytes,
 /// most of them in batches, and bytes whose three axes are turned.
-const OPEN: [Open; 50] = [
+const OPEN: [Open; 38] = [
     (&[Arch::Sm80], ["attention", "attention", ""], &[("fp64", 256)]),
     (&[Arch::Sm90a], ["attention", "attention", ""], &[("fp64", 512)]),
     (&[Arch::Sm80], ["attention", "attention", "causal"], &[("fp64", 256)]),
@@ -105,56 +105,16 @@ const OPEN: [Open; 50] = [
     (&[Arch::Sm80], ["attention_decode", "attention_decode_alibi", "alibi"], &[("fp64", 128)]),
     (&[Arch::Sm90a], ["attention_decode", "attention_decode_alibi", "alibi"], &[("fp64", 256)]),
     (BOTH, ["csr_to_csc", "move", "uniform"], &[("fp32", 4608)]),
-    (BOTH, ["dense_to_csr", "to_csr", ""], &[("bf16", 17424), ("fp16", 17424), ("fp32", 17424)]),
     (&[Arch::Sm90a], ["gemm", "gemm", "tn"], &[("fp8_e5m2->bf16", 512)]),
     (&[Arch::Sm80], ["gemm", "gemm_batched", "nt"], &[("fp8_e5m2->bf16", 512)]),
     (&[Arch::Sm80], ["gemm", "gemm_batched", "tn"], &[("fp8_e5m2->bf16", 4608)]),
     (&[Arch::Sm90a], ["gemm", "gemm_batched", "tn"], &[("fp8_e5m2->bf16", 512)]),
     (&[Arch::Sm80], ["gemm", "gemm_batched", "tt"], &[("fp8_e5m2->bf16", 3328)]),
-    (
-        BOTH,
-        ["masked_select", "select", ""],
-        &[("bf16", 104544), ("fp16", 104544), ("fp32", 17424), ("int32", 17424), ("int8", 104544)],
-    ),
     (BOTH, ["moe_sort", "places", ""], &[("int32", 120)]),
     (BOTH, ["permute", "permute", "210"], &[("fp8_e5m2@accum(fp32)", 8)]),
-    (BOTH, ["prefix_sum", "scan", "exclusive"], &[("bf16", 17424), ("fp16", 17424), ("int32", 17424)]),
-    (BOTH, ["qk_norm_rope", "qk_norm_rope", "interleaved"], &[("fp8_e5m2@accum(fp32)", 500)]),
-    (
-        BOTH,
-        ["rope", "rope", "interleaved"],
-        &[("bf16", 48), ("fp16", 48), ("fp32", 8), ("fp8_e4m3@accum(fp32)", 224), ("fp8_e5m2@accum(fp32)", 224)],
-    ),
-    (
-        BOTH,
-        ["rope", "rope_theta", "interleaved_theta"],
-        &[("bf16", 48), ("fp16", 48), ("fp32", 8), ("fp8_e4m3@accum(fp32)", 224), ("fp8_e5m2@accum(fp32)", 224)],
-    ),
-    (
-        BOTH,
-        ["rope_backward", "rope", "interleaved"],
-        &[("bf16", 48), ("fp16", 48), ("fp32", 8), ("fp8_e4m3@accum(fp32)", 224), ("fp8_e5m2@accum(fp32)", 224)],
-    ),
-    (
-        BOTH,
-        ["rope_backward", "rope_theta", "interleaved_theta"],
-        &[("bf16", 48), ("fp16", 48), ("fp32", 8), ("fp8_e4m3@accum(fp32)", 224), ("fp8_e5m2@accum(fp32)", 224)],
-    ),
-    (
-        BOTH,
-        ["rope_inplace", "rope_inplace", "interleaved"],
-        &[("bf16", 48), ("fp16", 48), ("fp32", 8), ("fp8_e4m3@accum(fp32)", 224), ("fp8_e5m2@accum(fp32)", 224)],
-    ),
-    (
-        BOTH,
-        ["rope_inplace", "rope_inplace_theta", "interleaved_theta"],
-        &[("bf16", 48), ("fp16", 48), ("fp32", 8), ("fp8_e4m3@accum(fp32)", 224), ("fp8_e5m2@accum(fp32)", 224)],
-    ),
     (BOTH, ["sort", "move", "keys"], &[("int32", 4608)]),
     (BOTH, ["sort", "move", "order"], &[("int32", 4608)]),
     (BOTH, ["sort", "move", "values"], &[("int32", 4608)]),
-    (BOTH, ["sparse24_compress", "compress", ""], &[("bf16", 48), ("fp16", 48)]),
-    (BOTH, ["sparse24_expand", "expand", ""], &[("bf16", 8), ("fp16", 8), ("fp32", 4)]),
     (BOTH, ["sparse24_gemm", "product", ""], &[("bf16", 1024), ("fp16", 1024)]),
     (BOTH, ["spmv", "spmv_merge", "uniform"], &[("bf16", 0), ("fp16", 0), ("fp32", 0), ("fp64", 0)]),
     (BOTH, ["top_k", "select", "smallest"], &[("fp64", 8)]),

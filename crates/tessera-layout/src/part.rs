@@ -27,6 +27,26 @@ impl Distribution {
         (0..parts).all(|number| self.registers_of_part(&part, dim, number).is_some()).then_some(part)
     }
 
+    /// How two tiles that lie like this one lie as one, one behind the other along a dimension: every thread keeps what it holds of both.
+    /// `None` where that is not a layout.
+    pub fn joined(&self, dim: usize) -> Option<Distribution> {
+        let mut shape = self.shape().to_vec();
+        *shape.get_mut(dim)? *= 2;
+        let core = self.core();
+        let (extent, mut extents) = (core.extent(dim), core.extents());
+        if self.shape()[dim] != extent {
+            return None;
+        }
+        extents[dim] = 2 * extent;
+        let bases = |axis: Axis| (0..core.bits(axis)).map(|bit| core.basis(axis, bit)).collect::<Vec<Dims>>();
+        let mut second = Dims::from_elem(0, shape.len());
+        second[dim] = extent;
+        let mut own = bases(Axis::Register);
+        own.push(second);
+        let lists = [(Axis::Register, own), (Axis::Lane, bases(Axis::Lane)), (Axis::Warp, bases(Axis::Warp))];
+        Distribution::new(&shape, LinearLayout::from_bases(&extents, &lists).ok()?, self.warps()).ok()
+    }
+
     /// Which registers hold the part with a number, in the order of that part's own.
     pub fn registers_of_part(&self, part: &Distribution, dim: usize, number: u64) -> Option<Vec<usize>> {
         // Threads differ by bits: what holds for each bit holds for all.
@@ -76,6 +96,18 @@ mod tests {
             all.sort_unstable();
             assert!(all.iter().copied().eq(0..whole.registers() as usize), "each register is in one part");
         }
+    }
+
+    #[test]
+    fn joined_tiles_are_the_parts_of_their_whole() {
+        let one = sums(128, 32, 8);
+        let both = one.joined(1).expect("a layout");
+        assert_eq!((both.shape(), both.registers()), (&[128, 64][..], 2 * one.registers()));
+        assert_eq!(both.part(1, 2), Some(one.clone()));
+        let one = one.expand(2).expect("a layout");
+        let pairs = one.joined(2).expect("a layout");
+        assert_eq!((pairs.shape(), pairs.part(2, 2)), (&[128, 32, 2][..], Some(one)));
+        assert_eq!(sums(128, 24, 8).joined(1), None, "the second 24 columns would begin within a core");
     }
 
     /// Three warpgroups lie as four of which one is missing.

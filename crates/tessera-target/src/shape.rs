@@ -1,7 +1,7 @@
 //! Constants and operations on shapes: each thread computes or renames what it holds.
 
 use smallvec::SmallVec;
-use tessera_ir::{Const, ConstData, Elem, OpData, ScheduleOp, Value};
+use tessera_ir::{Const, ConstData, Elem, OpData, ScheduleOp, Value, bug};
 use tessera_layout::Distribution;
 use tessera_ptx::ssa::Value as Reg;
 use tessera_ptx::{Type as Ty, Word};
@@ -139,6 +139,9 @@ impl Lowering<'_> {
         let (lhs, rhs, result) = (data.one(0), data.one(1), data.result());
         let (from, other, to) = (self.layout(lhs)?, self.layout(rhs)?, self.layout(result)?);
         let elem = self.elem(lhs)?;
+        if let Some(part) = to.part(dim, 2).filter(|part| part.shape() == from.shape() && part.shape() == other.shape()) {
+            return self.cat_of_parts(data, (&to, &part), dim);
+        }
         let split = from.shape()[dim];
         let place = self.place(&to);
         let limit = self.b.u32(split as u32);
@@ -161,6 +164,19 @@ impl Lowering<'_> {
             regs.push(chosen);
         }
         self.bind_regs(result, regs);
+        Ok(())
+    }
+
+    /// Two tiles as one whose halves lie as `part` in the same threads: what is left is to name their registers.
+    fn cat_of_parts(&mut self, data: &OpData, (to, part): (&Distribution, &Distribution), dim: usize) -> Lowered<()> {
+        let mut joined = Regs::from_elem(self.regs(data.one(0))?[0], to.registers() as usize);
+        for (number, source) in (0..).zip([data.one(0), data.one(1)]) {
+            let (layout, regs, elem) = (self.layout(source)?, self.regs(source)?, self.elem(source)?);
+            let regs = self.remapped(elem, (&layout, &regs), part, &Remap::identity(part.shape()))?;
+            let places = to.registers_of_part(part, dim, number).unwrap_or_else(|| bug!("parts of one layout lie alike"));
+            places.into_iter().zip(regs).for_each(|(place, reg)| joined[place] = reg);
+        }
+        self.bind_regs(data.result(), joined);
         Ok(())
     }
 

@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tessera_ir::attrs::MemoryOrder;
 use tessera_ir::{
     Block, Diagnostic, Extent, Func, Op, OpKind, ScheduleOp, SharedType, Swizzle, TileOp, TileViewType, Type, Value, bug,
 };
@@ -225,7 +226,7 @@ impl Anchors {
                 let wanted = shape(func, result);
                 Ok(self.sums.iter().filter_map(Left::layout).find(|left| left.shape() == wanted))
             }
-            (None, Some(_)) if self.is_small(func, op, result) => Ok(None),
+            (None, Some(_)) if self.is_small(func, op, result) && !is_ordered(func, op) => Ok(None),
             (None, Some(view)) => self.of_view(func, op, view).map(Some),
             (None, None) => match &func.ops[op].kind {
                 // What a ring brought beside factors goes where sums are, as scales do.
@@ -272,6 +273,14 @@ impl Anchors {
         self.blocked(team, &shape, &order).map_err(|error| error.at_value(func, value))
     }
 
+    /// The same with as few elements a thread as there can be.
+    pub(super) fn one_each(&self, func: &Func, op: Op, value: Value) -> Result<Layout, Diagnostic> {
+        let shape = shape(func, value);
+        let order: Vec<usize> = (0..shape.len()).rev().collect();
+        let layout = Distribution::blocked(&shape, &order, 1, self.team_of(op).threads);
+        layout.map(Arc::new).map_err(|error| NoLayout(error.to_string()).at(func.ops[op].span))
+    }
+
     /// The layout of an access by pointers: along neighbours first.
     pub(super) fn of_pointers(&self, func: &Func, op: Op, pointers: Value) -> Result<Layout, Diagnostic> {
         let Some(vector) = self.vectors.get(&op) else { return self.default_of(func, pointers) };
@@ -299,6 +308,10 @@ impl Anchors {
         let mut order: Vec<usize> = (0..shape.len()).rev().filter(|&axis| axis != fastest).collect();
         order.insert(0, fastest);
         let Team { threads, vector } = self.team_of(op);
+        if is_ordered(func, op) {
+            let layout = Distribution::blocked(&shape, &order, 1, threads);
+            return layout.map(Arc::new).map_err(|error| NoLayout(error.to_string()).at(func.ops[op].span));
+        }
         let held = shape.iter().product::<u64>() / threads;
         let free = self.products.is_empty() && self.combined.is_empty() && held >= 2 * vector;
         if let Some(&axis) = self.turned.get(&op).filter(|_| free) {
@@ -323,6 +336,16 @@ impl Anchors {
         let layout = Distribution::blocked_warps(shape, order, &warps, vector, team.threads)
             .map_err(|error| NoLayout(error.to_string()))?;
         Ok(Arc::new(layout))
+    }
+}
+
+/// Whether other threads see an access in an order: it is one of each element, for which a vector gains nothing.
+fn is_ordered(func: &Func, op: Op) -> bool {
+    match &func.ops[op].kind {
+        OpKind::Schedule(ScheduleOp::LoadViewTko { order, .. } | ScheduleOp::StoreViewTko { order, .. }) => {
+            *order != MemoryOrder::Weak
+        }
+        _ => false,
     }
 }
 
@@ -538,18 +561,23 @@ pub(super) fn widest(func: &Func) -> u32 {
     let ops = func.linked_ops();
     let multiplies =
         ops.iter().any(|&op| is_product(func, op) || matches!(func.ops[op].kind, OpKind::Tile(TileOp::MmaShared { .. })));
-    let accesses: Vec<(u64, u32)> = ops.into_iter().filter_map(|op| access(func, op)).collect();
-    let largest = accesses.iter().map(|&(elements, _)| elements).max().unwrap_or(0);
-    let telling = accesses.into_iter().filter(|&(elements, _)| multiplies || elements == largest);
+    let largest = largest_access(func);
+    let telling = ops.into_iter().filter_map(|op| access(func, op)).filter(|&(elements, _)| multiplies || elements == largest);
     telling.map(|(_, bits)| bits).fold(8, u32::max)
 }
 
-/// The same for what threads hold: an address is wider than the element that it is of, unless one stands for several neighbours.
+/// Elements of the largest tile that the function reads or writes.
+fn largest_access(func: &Func) -> u64 {
+    func.linked_ops().into_iter().filter_map(|op| access(func, op)).map(|(elements, _)| elements).max().unwrap_or(0)
+}
+
+/// The same for what threads hold: an address is wider than the element that it is of, unless one stands for several neighbours. Of
+/// accesses by pointers those of the largest tiles tell, too: a label picked for each row takes no registers beside the row.
 pub(super) fn widest_held(func: &Func) -> u32 {
-    let vectors = vectors(func);
+    let (vectors, largest) = (vectors(func), largest_access(func));
     let gathers = |op: Op| {
-        let pointers = neighbours::pointers(func, op);
-        pointers.is_some() && vectors.get(&op).is_none_or(|vector| vector.width == 1)
+        let apart = vectors.get(&op).is_none_or(|vector| vector.width == 1);
+        apart && neighbours::pointers(func, op).is_some() && access(func, op).is_some_and(|(elements, _)| elements == largest)
     };
     if func.linked_ops().into_iter().any(gathers) { widest(func).max(32) } else { widest(func) }
 }

@@ -4,12 +4,14 @@
 //! [`super`]). Loops are walked until what they carry keeps its layout; a value that a loop yields in an anchor's layout takes that
 //! over from its first value, since the loop is where the work is. Values behind a factor take what its product asks for ([`asked`]).
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use tessera_ir::{Block, Diagnostic, EntityId, Func, Op, OpKind, ScheduleOp, Value};
 
 use super::anchors::Anchors;
 use super::asked;
-use super::relation::{Layout, Relation, has_layout};
+use super::relation::{Layout, Relation, has_layout, is_shared_out, shape};
 
 /// The layout of each value, where it is not flexible.
 pub(super) struct Layouts {
@@ -83,6 +85,10 @@ impl Inference<'_> {
         match relation {
             Relation::Control => return self.control(op, stack),
             Relation::Own => {
+                if let Some(layout) = self.in_place(op) {
+                    self.set(data.result(), layout);
+                    return Ok(());
+                }
                 for &result in &data.results {
                     if let Some(layout) = self.layouts.anchors.of_result(func, op, result)? {
                         self.set(result, layout);
@@ -96,6 +102,7 @@ impl Inference<'_> {
         let anchored = tiles.iter().find_map(|&value| self.layouts.get(value).cloned());
         let layout = match (anchored, tiles.first()) {
             (Some(layout), _) => Some(layout),
+            (None, Some(&first)) if is_shared_out(func, op) => Some(self.layouts.anchors.one_each(func, op, first)?),
             (None, Some(&first)) if !relation.repeats(func, op) => Some(self.layouts.anchors.of_pointers(func, op, first)?),
             (None, _) => None,
         };
@@ -112,6 +119,29 @@ impl Inference<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The layout in which one of the equal parts of a tile, or two tiles as one, are where they were: no thread moves an element.
+    fn in_place(&self, op: Op) -> Option<Layout> {
+        let data = &self.func.ops[op];
+        let OpKind::Schedule(kind) = &data.kind else { return None };
+        match kind {
+            ScheduleOp::Extract {} => {
+                let source = self.layouts.get(data.one(0))?;
+                let to = shape(self.func, data.result());
+                let mut parted = (0..source.rank()).filter(|&dim| source.shape()[dim] != to[dim]);
+                match (parted.next(), parted.next()) {
+                    (Some(dim), None) => source.part(dim, source.shape()[dim] / to[dim]).map(Arc::new),
+                    _ => None,
+                }
+            }
+            ScheduleOp::Cat { dim } => {
+                let (first, second) = (data.one(0), data.one(1));
+                let alike = shape(self.func, first) == shape(self.func, second);
+                self.layouts.get(first).filter(|_| alike)?.joined(*dim as usize).map(Arc::new)
+            }
+            _ => None,
+        }
     }
 
     fn control(&mut self, op: Op, stack: &mut Stack) -> Result<(), Diagnostic> {

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use tessera_ir::{Effects, Func, Op, OpKind, ScheduleOp, TileOp, Trait, Value};
+use tessera_ir::{Effects, Elem, Func, Op, OpKind, ScheduleOp, TileOp, Trait, Value};
 use tessera_layout::Distribution;
+use tessera_types::DType;
 
 /// A layout that many values share.
 pub(super) type Layout = Arc<Distribution>;
@@ -70,7 +71,7 @@ impl Relation {
         match self {
             Relation::Free | Relation::Broadcast => true,
             Relation::Reshape => only_unit_axes(func, op),
-            Relation::Same | Relation::Permute(_) => pure,
+            Relation::Same | Relation::Permute(_) => pure && !is_shared_out(func, op),
             Relation::Reduce(_) | Relation::Scan | Relation::Part(_) | Relation::Own | Relation::Control => false,
         }
     }
@@ -112,6 +113,22 @@ impl Relation {
             Relation::Reduce(_) | Relation::Part(_) | Relation::Free | Relation::Own | Relation::Control => None,
         }
     }
+}
+
+/// A function of many instructions of a tile with no more elements than the block has threads: each of them computes one, and hands it to those
+/// that need it. In the layout of a larger tile that it is broadcast to, a thread would compute several.
+pub(super) fn is_shared_out(func: &Func, op: Op) -> bool {
+    let data = &func.ops[op];
+    let OpKind::Schedule(kind) = &data.kind else { return false };
+    let Some(tile) = data.results.first().and_then(|&result| func.ty(result).as_tile()) else { return false };
+    let is_long = match kind {
+        ScheduleOp::Sin {} | ScheduleOp::Cos {} | ScheduleOp::Tan {} | ScheduleOp::Pow {} => true,
+        ScheduleOp::Exp { .. } | ScheduleOp::Exp2 { .. } | ScheduleOp::Log {} | ScheduleOp::Log2 {} => {
+            tile.elem == Elem::Num(DType::F64)
+        }
+        _ => false,
+    };
+    is_long && func.hints.num_warps.is_some_and(|warps| tile.len() > 1 && tile.len() <= 32 * warps as usize)
 }
 
 /// Extents of a tile as the layout algebra counts them.
