@@ -18,6 +18,9 @@ use tessera_types::DType;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
+/// What a rank does once.
+type Work<'w> = dyn Fn(&mut NcclRank, &Group) -> Outcome<()> + 'w;
+
 const TURNS: usize = 15;
 
 /// One rank's end of what is measured.
@@ -61,7 +64,7 @@ impl Rank<'_> {
     }
 
     /// Medians in microseconds of things that take turns; all ranks begin each together.
-    fn medians<const N: usize>(&mut self, work: [&dyn Fn(&mut NcclRank, &Group) -> Outcome<()>; N]) -> Outcome<[f64; N]> {
+    fn medians<const N: usize>(&mut self, work: [&Work<'_>; N]) -> Outcome<[f64; N]> {
         let mut times = [(); N].map(|()| Vec::new());
         for turn in 0..TURNS + 2 {
             for (work, times) in work.iter().zip(&mut times) {

@@ -35,6 +35,10 @@ TAIL64 = (0.18882128260393788, 0.30394832098594604, 0.38713740074221453, 0.37304
           0.001523039823024007)
 
 
+# (e^t - 1 - t) / t^2, interpolated at Chebyshev nodes of [-1/2, 0] to 2^-31.
+EXP_REST = (0.49999999983955146, 0.16666664354395397, 0.04166612494795605, 0.008328671793039656, 0.001370618729063327, 0.00016480967334469576)
+
+
 def power_of_two(t):
     """2^t."""
     return ct.exp2(t) if t.dtype == ct.float64 else ct.exp2(t, flush_to_zero=True)
@@ -106,9 +110,15 @@ def gelu_tanh_slope(t):
 
 
 def elu_of(t, alpha):
-    # e^t - 1 = 2 h / (1 - h) with h = tanh(t / 2), where nothing cancels below 0.
-    h = ct.tanh(ct.minimum(t, 0.0, propagate_nan=True) * 0.5)
-    return ct.where(t > 0.0, t, alpha * (2.0 * h * reciprocal(1.0 - h)))
+    low = ct.minimum(t, 0.0, propagate_nan=True)
+    if t.dtype == ct.float64:
+        # e^t - 1 = 2 h / (1 - h) with h = tanh(t / 2), where nothing cancels below 0.
+        h = ct.tanh(low * 0.5)
+        less = 2.0 * h * reciprocal(1.0 - h)
+    else:
+        # The difference cancels near 0: there e^t - 1 = t + t^2 p(t).
+        less = ct.where(low < -0.5, power_of_two(low * LOG2_E) - 1.0, low + low * low * polynomial(low, EXP_REST))
+    return ct.where(t > 0.0, t, alpha * less)
 
 
 def load(x, ACC, TILE):

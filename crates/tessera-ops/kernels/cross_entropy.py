@@ -27,7 +27,9 @@ def below(a, top, ACC):
 def in_rows(x, i, ACC, ROWS, N):
     v = ct.load(x, (i, 0), (ROWS, N), padding_mode=ZERO).astype(ACC)
     most = ct.max(v, axis=1, keepdims=True)
-    return most + ct.log(ct.sum(below(v, most, ACC), axis=1, keepdims=True))
+    # Below 0 where the largest is infinite: its power is then infinite, or all of them are 0.
+    top = ct.where(ct.abs(most) < float("inf"), most, 0.0)
+    return top + ct.log(ct.sum(power(v - top, ACC), axis=1, keepdims=True))
 
 
 def loss_of(x, labels, lse, i, ignore_index, ACC, ROWS):

@@ -17,25 +17,31 @@ import tessera
 ZERO = ct.PaddingMode.ZERO
 
 
-def statistics(v, eps, CENTRED, N):
-    """A row's centre, and what it is scaled by."""
-    centre = ct.sum(v, axis=1, keepdims=True) / N if CENTRED else ct.zeros((v.shape[0], 1), v.dtype)
-    d = v - centre if CENTRED else v
-    return centre, ct.rsqrt(ct.sum(d * d, axis=1, keepdims=True) / N + eps)
+def three_sums(a, b, c):
+    """Sums of rows of three tiles, which cross the block together."""
+    return ct.reduce((a, b, c), 1, lambda a0, b0, c0, a1, b1, c1: (a0 + a1, b0 + b1, c0 + c1), (0.0, 0.0, 0.0), keepdims=True)
+
+
+def two_sums(a, b):
+    return ct.reduce((a, b), 1, lambda a0, b0, a1, b1: (a0 + a1, b0 + b1), (0.0, 0.0), keepdims=True)
 
 
 def of_rows(x, weight, dy, left, eps, CENTRED, ACC, N):
     """The gradient of some rows, of which so many are left, and their normalised elements."""
     v, g = x.astype(ACC), dy.astype(ACC) * weight.astype(ACC)
-    centre, scale = statistics(v, eps, CENTRED, N)
+    if CENTRED:
+        d = v - ct.sum(v, axis=1, keepdims=True) * (1.0 / N)
+        squares, along, plain = three_sums(d * d, g * d, g)
+        g = g - plain * (1.0 / N)
+    else:
+        d = v
+        squares, along = two_sums(d * d, g * d)
+    scale = ct.rsqrt(squares * (1.0 / N) + eps)
     if x.shape[0] > 1:
         # What lies behind the last row is 0, and has no scale where eps is 0, too.
         scale = ct.where(ct.arange(x.shape[0], dtype=ct.int32)[:, None] < left, scale, 0.0)
-    h = (v - centre) * scale if CENTRED else v * scale
-    along = ct.sum(g * h, axis=1, keepdims=True) / N
-    if CENTRED:
-        g = g - ct.sum(g, axis=1, keepdims=True) / N
-    return (g - h * along) * scale, h
+    h = d * scale
+    return (g - h * (along * scale * (1.0 / N))) * scale, h
 
 
 def both(x, dy, i, ROWS, N):
@@ -80,7 +86,7 @@ def rms_norm_backward(
     ct.store(dweights, (ct.bid(0), 0), sums)
 
 
-@tessera.kernel(num_warps=8, occupancy=3)
+@tessera.kernel(num_warps=8, occupancy=2)
 def layer_norm_backward(
     x,
     weight,
@@ -155,7 +161,7 @@ def add_rms_norm_backward(
     ct.store(dweights, (ct.bid(0), 0), sums)
 
 
-@tessera.kernel(num_warps=8, occupancy=3)
+@tessera.kernel(num_warps=8, occupancy=2)
 def add_layer_norm_backward(
     x,
     weight,

@@ -52,16 +52,27 @@ def lanes(store, n, LANES):
 
 @tessera.kernel
 def dropout(x, y, seed_low: int, seed_high: int, offset_low: int, offset_high: int, ACC: ct.Constant, THRESHOLD: ct.Constant[int]):
-    four = words(seed_low, seed_high, offset_low, offset_high)
     # 1 / (1 - p), which is rounded to ACC alone. Where all are dropped it is not used.
     scale = 65536.0 / max(65536 - THRESHOLD, 1)
 
-    def store(lane, at):
-        half = four[lane // 2] >> 16 if lane % 2 else four[lane // 2] & 0xffff
-        t = ct.load(x, (at,), (S,)).astype(ACC)
-        ct.store(y, (at,), ct.where(half >= THRESHOLD, t * scale, 0.0).astype(y.dtype))
+    def kept(t, word, lane):
+        half = word >> 16 if lane % 2 else word & 0xffff
+        return ct.where(half >= THRESHOLD, t.astype(ACC) * scale, 0.0).astype(y.dtype)
 
-    lanes(store, x.shape[0], 8)
+    if (ct.bid(0) + 1) * (8 * S) <= x.shape[0]:
+        # Elements are on their way while the words are made.
+        held = ()
+        for lane in ct.static_iter(range(8)):
+            held = held + (ct.load(x, (ct.bid(0) * 8 + lane,), (S,)),)
+        four = words(seed_low, seed_high, offset_low, offset_high)
+        for lane in ct.static_iter(range(8)):
+            ct.store(y, (ct.bid(0) * 8 + lane,), kept(held[lane], four[lane // 2], lane))
+    else:
+        four = words(seed_low, seed_high, offset_low, offset_high)
+        for lane in ct.static_iter(range(8)):
+            if (ct.bid(0) * 8 + lane) * S < x.shape[0]:
+                at = ct.bid(0) * 8 + lane
+                ct.store(y, (at,), kept(ct.load(x, (at,), (S,)), four[lane // 2], lane))
 
 
 @tessera.kernel

@@ -43,20 +43,34 @@ def read(words, number, GROUP):
     return ct.load(words, (number,), (GROUP,), memory_order=RELAXED, memory_scope=DEVICE)
 
 
-def left_by(words, number, end, ACC, GROUP):
-    """What the words below `end` come to, of the GROUP with this number; waits until they are there."""
+def looked_at(words, number, end, ACC, GROUP):
+    """How many of the words below `end` are not there yet, of the GROUP with this number, and what the others come to."""
     needed = number * GROUP + ct.arange(GROUP, dtype=ct.int32) < end
     found = read(words, number, GROUP)
-    while ct.sum((needed & (found == 0)).astype(ct.int32)) > 0:
-        found = read(words, number, GROUP)
-    return ct.sum(ct.where(needed, as_number(found, ACC), ct.zeros((GROUP,), ACC)), axis=0, keepdims=True)
+    none = ct.zeros((GROUP,), ACC)
+    return ct.where(needed & (found == 0), 1, 0), ct.where(needed, as_number(found, ACC), none)
+
+
+def summed(missing, left, ACC):
+    return ct.reduce((missing, left), 0, lambda a, b, c, d: (a + c, b + d), (0, zero(ACC)))
+
+
+def zero(ACC):
+    return 0 if ACC == ct.int32 else 0.0
+
+
+def left_by(words, number, end, ACC, GROUP):
+    """What the words below `end` come to, of the GROUP with this number; waits until they are there."""
+    missing, left = summed(*looked_at(words, number, end, ACC, GROUP), ACC)
+    while missing > 0:
+        missing, left = summed(*looked_at(words, number, end, ACC, GROUP), ACC)
+    return left
 
 
 def before(total, words, groups, ACC, GROUP):
-    """Leaves what a block's elements come to; what those of all blocks before it do."""
+    """What the elements of all blocks before this one come to, which has left its own `total` in `words`."""
     at = ct.bid(0)
     group = at // GROUP
-    leave(words, at, total, ACC)
     within = left_by(words, group, at, ACC, GROUP)
     if at % GROUP == GROUP - 1:
         leave(groups, group, within + total, ACC)
@@ -76,7 +90,7 @@ def begin_anew(words, groups, done, GROUP):
         ct.store(done, (0,), ct.zeros((1,), done.dtype), memory_order=RELAXED, memory_scope=DEVICE)
 
 
-@tessera.kernel(num_warps=8, occupancy=3)
+@tessera.kernel(num_warps=16, occupancy=1)
 def scan(x, words, groups, done, y, ACC: ct.Constant, TILE: ct.Constant[int], GROUP: ct.Constant[int], EXCLUSIVE: ct.Constant[bool]):
     at = ct.bid(0)
     if EXCLUSIVE:
@@ -85,8 +99,11 @@ def scan(x, words, groups, done, y, ACC: ct.Constant, TILE: ct.Constant[int], GR
         v = ct.gather(x, place, mask=place >= 0, padding_value=0).astype(ACC)
     else:
         v = ct.load(x, (at,), (TILE,), padding_mode=ZERO).astype(ACC)
+    # Others wait for the total alone.
+    total = ct.sum(v, axis=0, keepdims=True)
+    leave(words, at, total, ACC)
     sums = ct.cumsum(v)
-    first = before(ct.sum(v, axis=0, keepdims=True), words, groups, ACC, GROUP)
+    first = before(total, words, groups, ACC, GROUP)
     ct.store(y, (at,), (sums + first).astype(y.dtype))
     begin_anew(words, groups, done, GROUP)
 
@@ -97,8 +114,9 @@ def select(x, mask, words, groups, done, y, count, TILE: ct.Constant[int], GROUP
     v = ct.load(x, (at,), (TILE,), padding_mode=ZERO)
     kept = ct.load(mask, (at,), (TILE,), padding_mode=ZERO) != 0
     ones = kept.astype(ct.int32)
-    sums = ct.cumsum(ones)
     total = ct.sum(ones, axis=0, keepdims=True)
+    leave(words, at, total, ct.int32)
+    sums = ct.cumsum(ones)
     first = before(total, words, groups, ct.int32, GROUP)
     ct.scatter(y, first + sums - 1, v, mask=kept)
     if at == ct.num_blocks(0) - 1:
@@ -113,8 +131,9 @@ def to_csr(x, words, groups, done, values, columns, row_offsets, N: ct.Constant[
     v = ct.load(x, (at,), (TILE,), padding_mode=ZERO)
     kept = v != 0
     ones = kept.astype(ct.int32)
-    sums = ct.cumsum(ones)
     total = ct.sum(ones, axis=0, keepdims=True)
+    leave(words, at, total, ct.int32)
+    sums = ct.cumsum(ones)
     first = before(total, words, groups, ct.int32, GROUP)
     index = at * TILE + ct.arange(TILE, dtype=ct.int32)
     place = first + sums - 1

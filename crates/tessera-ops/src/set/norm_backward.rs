@@ -153,8 +153,8 @@ enum Division {
 
 /// Threads of a multiprocessor hold so many elements of an accumulator of 32 bits beside a row and its cotangents.
 const HELD: usize = 8192;
-/// The tile of a block of 16 warps, two of which are resident: a thread's eight elements of three arrays leave 64 registers. With a second sum it is
-/// half as large, of eight warps, and three are resident.
+/// The tile of a block, two of which are resident. A block of 16 warps has eight elements of three arrays a thread in 64 registers. With a second
+/// sum it has eight warps, sixteen elements of 16 bits a thread in 128 (eight of 32): a row's sums cross half as many warps.
 const TILE: usize = 4096;
 /// Elements of a piece of a row that is read in pieces.
 const CHUNK: usize = 4096;
@@ -175,11 +175,15 @@ impl Division {
                 Division::Columns
             };
         }
-        // The mean takes another sum of cotangents. Masks take registers, too.
-        let sums = if centre == Centre::Mean { 2 } else { 1 };
-        let tile = TILE / sums / if width == n { 1 } else { 2 };
+        // Masks take registers, too, of which a thread of 16 warps has none to spare; a second sum of one long row takes them all.
+        let (tile, longest) = match centre {
+            Centre::Mean if storage.bits() <= 16 => (TILE, TILE / 2),
+            Centre::Mean => (TILE / 2, TILE / 2),
+            Centre::Zero if width == n => (TILE, TILE),
+            Centre::Zero => (TILE / 2, TILE / 2),
+        };
         // Numbers of 64 bits take two registers, and what is computed of them some more.
-        if width <= tile && in_words == 1 {
+        if width <= longest && in_words == 1 {
             return Division::Held { rows: (tile / width).min(64), wide: false, ahead: true };
         }
         let whole = width == n && storage.bits() <= 16 && centre == Centre::Zero;
@@ -265,11 +269,7 @@ fn launches(
     match Division::of(n, centre, storage, acc, machine) {
         Division::Held { rows, wide, ahead } => {
             let tiles = count.div_ceil(rows);
-            let resident = match centre {
-                _ if n > TILE => 1,
-                Centre::Mean if !wide => 3,
-                Centre::Mean | Centre::Zero => 2,
-            };
+            let resident = if n > TILE { 1 } else { 2 };
             let per_block = tiles.div_ceil(blocks(machine, resident)).max(1);
             let parts = tiles.div_ceil(per_block).max(1);
             tensors.extend(sums.iter().map(|name| TensorSpec::new(name, acc, [parts, n], Role::Workspace)));
