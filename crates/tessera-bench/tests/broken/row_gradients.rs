@@ -42,7 +42,7 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("the row's statistics have no gradient", &[("(g - h * along) * scale", "g * scale")]),
+            edit("the row's statistics have no gradient", &[("(g - h * (along * scale * (1.0 / N))) * scale", "g * scale")]),
             edit("the weight has no part", &[("dy.astype(ACC) * weight.astype(ACC)", "dy.astype(ACC)")]),
             edit(
                 "the weight's gradient is of x as it is",
@@ -70,8 +70,8 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("the mean has no gradient", &[("g = g - ct.sum(g, axis=1, keepdims=True) / N", "pass")]),
-            edit("the row is not centred", &[("h = (v - centre) * scale if CENTRED else v * scale", "h = v * scale")]),
+            edit("the mean has no gradient", &[("g = g - plain * (1.0 / N)", "pass")]),
+            edit("the row is not centred", &[("h = d * scale", "h = v * scale")]),
             edit(
                 "the bias's gradient is times the normalised row",
                 &[("plain = plain + g.astype(ACC)", "plain = plain + g.astype(ACC) * h")],
@@ -88,8 +88,8 @@ pub(super) const CASES: &[Case] = &[
         mutants: &[edit(
             "what a row is scaled by is rounded to bfloat16",
             &[(
-                "centre, scale = statistics(v, eps, CENTRED, N)",
-                "centre, scale = statistics(v, eps, CENTRED, N)\n    scale = scale.astype(ct.bfloat16).astype(ACC)",
+                "scale = ct.rsqrt(squares * (1.0 / N) + eps)",
+                "scale = ct.rsqrt(squares * (1.0 / N) + eps).astype(ct.bfloat16).astype(ACC)",
             )],
         )],
     },
