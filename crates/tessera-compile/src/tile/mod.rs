@@ -29,8 +29,9 @@
 //! `layouts` works in four steps. [`threads`] chooses how many warps a block has, where nothing has. [`anchors`] states layouts that an
 //! operation asks for by itself: memory accesses by what is contiguous, matrix products by their instruction's fragments. [`infer`] carries
 //! layouts forward from there, through loops until nothing changes; a value that no anchor reaches is *flexible*: a constant, a
-//! count, a broadcast, and what is computed from those alone. What a factor is computed by may take the layout that its product asks for
-//! instead ([`asked`]). [`rewrite`] gives each operand the layout that its operation needs: a
+//! count, a broadcast, and what is computed from those alone, but for long functions of small tiles: each of their elements is computed by
+//! one thread, and handed on. Equal parts of a tile, and tiles joined, stay in their threads where they can. What a factor is computed by may
+//! take the layout that its product asks for instead ([`asked`]). [`rewrite`] gives each operand the layout that its operation needs: a
 //! flexible value is computed again in that layout, any other is converted by `tile.convert_layout`. Both stand directly behind the
 //! definition, so a conversion is made once and never in a loop that does not need it.
 //!
