@@ -4,6 +4,7 @@ mod calls;
 mod in_place;
 mod packed;
 mod ranked;
+mod repeated;
 mod shared;
 mod suite;
 mod values;
