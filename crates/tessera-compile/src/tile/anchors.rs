@@ -277,7 +277,11 @@ impl Anchors {
     pub(super) fn one_each(&self, func: &Func, op: Op, value: Value) -> Result<Layout, Diagnostic> {
         let shape = shape(func, value);
         let order: Vec<usize> = (0..shape.len()).rev().collect();
-        let layout = Distribution::blocked(&shape, &order, 1, self.team_of(op).threads);
+        self.singly(func, op, &shape, &order)
+    }
+
+    fn singly(&self, func: &Func, op: Op, shape: &[u64], order: &[usize]) -> Result<Layout, Diagnostic> {
+        let layout = Distribution::blocked(shape, order, 1, self.team_of(op).threads);
         layout.map(Arc::new).map_err(|error| NoLayout(error.to_string()).at(func.ops[op].span))
     }
 
@@ -309,8 +313,7 @@ impl Anchors {
         order.insert(0, fastest);
         let Team { threads, vector } = self.team_of(op);
         if is_ordered(func, op) {
-            let layout = Distribution::blocked(&shape, &order, 1, threads);
-            return layout.map(Arc::new).map_err(|error| NoLayout(error.to_string()).at(func.ops[op].span));
+            return self.singly(func, op, &shape, &order);
         }
         let held = shape.iter().product::<u64>() / threads;
         let free = self.products.is_empty() && self.combined.is_empty() && held >= 2 * vector;
