@@ -359,7 +359,7 @@ const WITHOUT_DATA: [(&str, &str); 23] = [
 
 /// Barriers that no case, or none of a short run, shows to be needed: threads use what they have brought themselves, a loop before them has no
 /// rounds, or only other blocks could tell. Which thread brings what is decided by layouts and by the lowering, behind the pass.
-const OWN: [(&str, &str, Arch, usize); 60] = [
+const OWN: [(&str, &str, Arch, usize); 48] = [
     // Each warp writes the 16 rows of Q, a head's, that its part of the first product reads.
     ("attention.py", "few_queries_split", Arch::Sm90a, 19),
     ("attention_decode.py", "attention_decode", Arch::Sm90a, 37),
@@ -368,21 +368,6 @@ const OWN: [(&str, &str, Arch, usize); 60] = [
     ("attention.py", "few_queries", Arch::Sm80, 115),
     // Lines of the small cases begin anywhere: threads bring them, and nothing is on its way when they are read.
     ("gemm_grouped.py", "gemm_grouped", Arch::Sm80, 46),
-    // All threads have read what the pieces left when one of them releases the row. No block writes it again; the pass cannot know that.
-    ("layer_norm.py", "layer_norm_pieces", Arch::Sm80, 52),
-    ("layer_norm.py", "layer_norm_pieces", Arch::Sm90a, 52),
-    ("rms_norm.py", "rms_norm_pieces", Arch::Sm80, 32),
-    ("rms_norm.py", "rms_norm_pieces", Arch::Sm90a, 32),
-    ("softmax.py", "softmax_pieces", Arch::Sm80, 56),
-    ("softmax.py", "softmax_pieces", Arch::Sm90a, 56),
-    // Before a block looks again whether a row is known. It waits for blocks of lower numbers, which the emulator runs before it: one look is
-    // enough there.
-    ("layer_norm.py", "layer_norm_pieces", Arch::Sm80, 63),
-    ("layer_norm.py", "layer_norm_pieces", Arch::Sm90a, 63),
-    ("rms_norm.py", "rms_norm_pieces", Arch::Sm80, 37),
-    ("rms_norm.py", "rms_norm_pieces", Arch::Sm90a, 37),
-    ("softmax.py", "softmax_pieces", Arch::Sm80, 61),
-    ("softmax.py", "softmax_pieces", Arch::Sm90a, 61),
     // Before a block looks at the next words, and before it counts itself as done. It waits for blocks of lower numbers, which the emulator runs
     // before it, and nobody writes the same words.
     ("scan.py", "scan", Arch::Sm80, 78),
