@@ -93,8 +93,7 @@ impl Excused {
 const ALL: &[Arch] = &TARGETS;
 const CLUSTERS: &[Arch] = &[Arch::Sm90a, Arch::Sm100a];
 
-const OPEN: [Open; 11] = [
-    (["layer_norm_backward", "layer_norm_backward_wide"], &["fp32"], &[Arch::Sm100a], Excused::Spills(8)),
+const OPEN: [Open; 10] = [
     (["add_layer_norm_backward", "add_layer_norm_backward_wide"], &["fp32"], &[Arch::Sm100a], Excused::Spills(40)),
     (["top_k", "select"], &["bf16", "fp16", "fp32"], ALL, Excused::Spills(576)),
     (["top_k", "select"], &["fp64"], ALL, Excused::Spills(400)),

@@ -31,17 +31,17 @@ def of_rows(x, weight, dy, left, eps, CENTRED, ACC, N):
     v, g = x.astype(ACC), dy.astype(ACC) * weight.astype(ACC)
     if CENTRED:
         d = v - ct.sum(v, axis=1, keepdims=True) * (1.0 / N)
-        squares, along, plain = three_sums(d * d, g * d, g)
+        plain, along, squares = three_sums(g, g * d, d * d)
         g = g - plain * (1.0 / N)
     else:
         d = v
-        squares, along = two_sums(d * d, g * d)
+        along, squares = two_sums(g * d, d * d)
     scale = ct.rsqrt(squares * (1.0 / N) + eps)
     if x.shape[0] > 1:
         # What lies behind the last row is 0, and has no scale where eps is 0, too.
         scale = ct.where(ct.arange(x.shape[0], dtype=ct.int32)[:, None] < left, scale, 0.0)
     h = d * scale
-    return (g - h * (along * scale * (1.0 / N))) * scale, h
+    return (g - h * (along * (scale * (1.0 / N)))) * scale, h
 
 
 def both(x, dy, i, ROWS, N):

@@ -279,7 +279,7 @@ pub(super) const CASES: &[Case] = &[
             ),
             edit(
                 "the norm's part is scaled by a little more",
-                &[("(along * scale * (1.0 / N))) * scale, h", "(along * scale * (1.0 / N))) * (scale + 0.001), h")],
+                &[("(scale * (1.0 / N)))) * scale, h", "(scale * (1.0 / N)))) * (scale + 0.001), h")],
             ),
         ],
     ),

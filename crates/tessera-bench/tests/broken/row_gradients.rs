@@ -42,7 +42,7 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("the row's statistics have no gradient", &[("(g - h * (along * scale * (1.0 / N))) * scale", "g * scale")]),
+            edit("the row's statistics have no gradient", &[("(g - h * (along * (scale * (1.0 / N)))) * scale", "g * scale")]),
             edit("the weight has no part", &[("dy.astype(ACC) * weight.astype(ACC)", "dy.astype(ACC)")]),
             edit(
                 "the weight's gradient is of x as it is",

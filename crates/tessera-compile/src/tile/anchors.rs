@@ -565,13 +565,14 @@ pub(super) fn widest(func: &Func) -> u32 {
     let multiplies =
         ops.iter().any(|&op| is_product(func, op) || matches!(func.ops[op].kind, OpKind::Tile(TileOp::MmaShared { .. })));
     let largest = largest_access(func);
-    let telling = ops.into_iter().filter_map(|op| access(func, op)).filter(|&(elements, _)| multiplies || elements == largest);
+    let telling =
+        ops.into_iter().filter_map(|op| access(func, op)).filter(|&(elements, _)| multiplies || Some(elements) == largest);
     telling.map(|(_, bits)| bits).fold(8, u32::max)
 }
 
-/// Elements of the largest tile that the function reads or writes.
-fn largest_access(func: &Func) -> u64 {
-    func.linked_ops().into_iter().filter_map(|op| access(func, op)).map(|(elements, _)| elements).max().unwrap_or(0)
+/// Elements of the largest tile that the function reads or writes, where it does.
+fn largest_access(func: &Func) -> Option<u64> {
+    func.linked_ops().into_iter().filter_map(|op| access(func, op)).map(|(elements, _)| elements).max()
 }
 
 /// The same for what threads hold: an address is wider than the element that it is of, unless one stands for several neighbours. Of
@@ -580,7 +581,7 @@ pub(super) fn widest_held(func: &Func) -> u32 {
     let (vectors, largest) = (vectors(func), largest_access(func));
     let gathers = |op: Op| {
         let apart = vectors.get(&op).is_none_or(|vector| vector.width == 1);
-        apart && neighbours::pointers(func, op).is_some() && access(func, op).is_some_and(|(elements, _)| elements == largest)
+        apart && neighbours::pointers(func, op).is_some() && access(func, op).map(|(elements, _)| elements) == largest
     };
     if func.linked_ops().into_iter().any(gathers) { widest(func).max(32) } else { widest(func) }
 }

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tessera_cuda::{Nccl, NcclCall, NcclComm, NcclError, NcclId, NcclOperation, NcclReduction, OnComm, queue_nccl};
-use tessera_driver::{DeviceOrdinal, DevicePtr, DriverError, Event, StreamHandle};
+use tessera_driver::{DeviceOrdinal, DriverError, Event, StreamHandle};
 use tessera_types::DType;
 
 use crate::device::{Device, DriverDevice};
@@ -74,7 +74,9 @@ impl Shared {
     fn abort(&self, reason: &str) -> bool {
         let first = {
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-            failed.is_none() && failed.insert(reason.to_string()) == reason
+            let first = failed.is_none();
+            failed.get_or_insert_with(|| reason.to_string());
+            first
         };
         let comms: Vec<NcclComm> = std::mem::take(&mut *self.comms()).into_values().collect();
         NcclComm::abort_all(&comms);
@@ -290,59 +292,33 @@ impl NcclRank {
 
     /// A call as the library takes it; none where it has no elements.
     fn translated(&self, call: &Call) -> Result<Option<NcclCall>, ExchangeError> {
-        let of = |tensor: Option<&Tensor>, what: &str| {
-            let there = tensor.and_then(|tensor| Some((tensor.device_pointer()?, tensor.len(), tensor.dtype())));
-            there.ok_or_else(|| call.lacks(what))
+        // Which of them a call has was checked; a barrier sums up a number of its own.
+        let (given, gets) = match (&call.source, &call.result) {
+            (Some(source), Some(result)) => (source, result),
+            (Some(one), None) | (None, Some(one)) => (one, one),
+            (None, None) => (&self.scratch, &self.scratch),
         };
-        let source = || of(call.source.as_ref(), "source");
-        let result = || of(call.result.as_ref(), "result");
-        let both = |operation, given: (DevicePtr, usize, DType), gets: (DevicePtr, usize, DType), count| {
-            (operation, given.0, gets.0, count, given.2)
-        };
-        let position = |rank| call.group.position_of(rank).ok_or_else(|| call.lacks("such rank in the group"));
-        if [&call.source, &call.result].into_iter().flatten().all(Tensor::is_empty) && call.operation != Operation::Barrier {
+        if given.is_empty() && gets.is_empty() {
             return Ok(None);
         }
         // The library refuses the mean of one rank's fp8, which is that itself.
-        let of_one = |reduction: Reduction| match (reduction, call.group.size()) {
+        let combining = |reduction: Reduction| match (reduction, call.group.size()) {
             (Reduction::Avg, 1) => NcclReduction::Sum,
             (reduction, _) => reduction.into(),
         };
-        let (operation, source, result, count, dtype) = match call.operation {
-            Operation::AllReduce(reduction) => {
-                let (given, gets) = (source()?, result()?);
-                both(NcclOperation::AllReduce(of_one(reduction)), given, gets, given.1)
-            }
-            Operation::ReduceScatter(reduction) => {
-                let (given, gets) = (source()?, result()?);
-                both(NcclOperation::ReduceScatter(of_one(reduction)), given, gets, gets.1)
-            }
-            Operation::AllGather => {
-                let (given, gets) = (source()?, result()?);
-                both(NcclOperation::AllGather, given, gets, given.1)
-            }
-            Operation::AllToAll => {
-                let (given, gets) = (source()?, result()?);
-                both(NcclOperation::AllToAll, given, gets, given.1 / call.group.size())
-            }
-            Operation::Broadcast { root } => {
-                let gets = result()?;
-                both(NcclOperation::Broadcast { root: position(root)? }, gets, gets, gets.1)
-            }
-            Operation::Send { to } => {
-                let given = source()?;
-                both(NcclOperation::Send { to: position(to)? }, given, given, given.1)
-            }
-            Operation::Recv { from } => {
-                let gets = result()?;
-                both(NcclOperation::Recv { from: position(from)? }, gets, gets, gets.1)
-            }
-            Operation::Barrier => {
-                let scratch = of(Some(&self.scratch), "memory")?;
-                both(NcclOperation::AllReduce(NcclReduction::Sum), scratch, scratch, 1)
-            }
+        let position = |rank| call.group.position_of(rank).ok_or_else(|| call.lacks("such rank in the group"));
+        let (operation, count) = match call.operation {
+            Operation::AllReduce(reduction) => (NcclOperation::AllReduce(combining(reduction)), given.len()),
+            Operation::ReduceScatter(reduction) => (NcclOperation::ReduceScatter(combining(reduction)), gets.len()),
+            Operation::AllGather => (NcclOperation::AllGather, given.len()),
+            Operation::AllToAll => (NcclOperation::AllToAll, given.len() / call.group.size()),
+            Operation::Broadcast { root } => (NcclOperation::Broadcast { root: position(root)? }, gets.len()),
+            Operation::Send { to } => (NcclOperation::Send { to: position(to)? }, given.len()),
+            Operation::Recv { from } => (NcclOperation::Recv { from: position(from)? }, gets.len()),
+            Operation::Barrier => (NcclOperation::AllReduce(NcclReduction::Sum), given.len()),
         };
-        Ok(Some(NcclCall { operation, count, dtype, source, result }))
+        let at = |tensor: &Tensor| tensor.device_pointer().ok_or_else(|| call.lacks("tensor that begins with a byte"));
+        Ok(Some(NcclCall { operation, count, dtype: given.dtype(), source: at(given)?, result: at(gets)? }))
     }
 
     /// Calls as the library takes them. Those without elements are none for it.
