@@ -337,10 +337,11 @@ def test_what_is_no_array_for_kernels(make, says):
         (lambda torch: torch.zeros(10, 10).to_sparse(), "layout"),
         (lambda torch: torch.zeros(100, dtype=torch.complex64).conj(), "complex64"),
         (lambda torch: torch.zeros(100, dtype=torch.complex64).conj().imag, "lazily"),
+        (lambda torch: torch.zeros(100, dtype=torch.complex64).conj().imag[:, None], "lazily"),
         (lambda torch: torch.zeros(100, dtype=torch.complex64), "complex64"),
         (lambda torch: freed(torch), "freed"),
     ],
-    ids=["meta", "sparse", "conjugated", "negated", "complex", "freed"],
+    ids=["meta", "sparse", "conjugated", "negated", "negated column", "complex", "freed"],
 )
 def test_tensors_that_have_no_memory_for_kernels(make, says):
     torch = pytest.importorskip("torch")

@@ -12,7 +12,6 @@ const TABLES: &[(&str, &str, &str)] = &[
     ("crates/tessera-compile/tests/python/expressions.rs", "integer", "one row a form of a random expression"),
     ("crates/tessera-cpu/src/build/visit.rs", "meaning", "one row an operation of Schedule IR"),
     ("crates/tessera-driver/tests/machine/mod.rs", "table", "one row a function of the driver"),
-    ("crates/tessera-emu/src/driver.rs", "table", "one row a function of the driver"),
     ("crates/tessera-lang/tests/edges/calls.rs", "alternatives", "one row a parameter's name: what it is tried with"),
 ];
 
