@@ -230,7 +230,7 @@ features! {
     has_wide_loads WideLoads "256-bit loads": Sm100a;
     /// Keeping near what is read again gains something: blocks on one multiprocessor find it there.
     gains_by_keeping GainsByKeeping "kept lines": Sm80 | Sm86 | Sm89 | Sm90 | Sm90a;
-    /// Marking what is touched once gains something; on an H200 it costs up to 7 % (`docs/performance.md`).
+    /// Marking what is touched once gains something; on an H200 it costs up to 7 % (`docs/performance-history.md`).
     gains_by_streaming GainsByStreaming "streamed lines": Sm80 | Sm86 | Sm89;
     /// The assembler does elementwise work in pieces of few registers; for other targets it takes half as many more.
     has_small_pieces SmallPieces "small pieces": Sm90 | Sm90a | Sm100a;

@@ -10,7 +10,7 @@
 //! shorter than 128 bytes and a later round reads on in them, L2 is asked for whole [lines](whole_lines) at once.
 //!
 //! What a target does with a hint stands in [`honours`]. Streamed loads and stores without allocation cost up to 7 % on an H200
-//! (`docs/performance.md`), so that nothing is streamed there.
+//! (`docs/performance-history.md`), so that nothing is streamed there.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{CacheHint, MemoryOrder};
