@@ -63,7 +63,7 @@ pub(super) const CASES: &[Case] = &[
         text: &[],
         mutants: &[
             edit("the ragged tile is dropped", &[(BOUND, "x.shape[0] // TILE")]),
-            edit("blocks overlap by a tile", &[("min(first + TILES, ", "min(first + TILES + 1, ")]),
+            edit("blocks overlap by a tile", &[("return first, first + each + min(", "return first, first + each + 1 + min(")]),
             edit(
                 "partial results are rounded to bfloat16",
                 &[(TOTAL, "ct.sum(acc, axis=0, keepdims=True).astype(ct.bfloat16).astype(acc.dtype)")],
@@ -101,7 +101,7 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("the root is not taken", &[("ct.sqrt(total(partials, PARTS))", "total(partials, PARTS)")]),
+            edit("the root is not taken", &[("ct.sqrt(total(partial, partials, PARTS))", "total(partial, partials, PARTS)")]),
             edit("magnitudes are added, not squares", &[("in_groups(a * a,", "in_groups(ct.abs(a),")]),
         ],
     },

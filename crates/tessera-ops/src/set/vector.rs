@@ -81,14 +81,14 @@ const OPERATIONS: [(&str, Operation); 7] = [
 
 /// `alpha` of axpy.
 const ALPHA: f64 = 1.5;
-/// Elements of a tile of a reduction on a CPU, where running sums stay in the nearest cache, and tiles that a block adds up.
+/// Elements of a tile of a reduction on a CPU, where running sums stay in the nearest cache, and tiles that a block adds up at most.
 const CPU_TILE: (usize, usize) = (4096, 16);
 /// Threads of a block on a GPU, bytes that each has on its way, and blocks that a multiprocessor holds, as the kernels' file says: 80 KiB on their
 /// way, where some 40 suffice for its share of the memory's rate.
 const THREADS: usize = 256;
 const BYTES: usize = 64;
 const RESIDENT: usize = 5;
-/// Partial results that the last block combines at a time.
+/// Partial results that the last block combines at a time, where there is more than one.
 const PARTS: usize = 1024;
 
 fn problem(n: u64, variant: &str) -> Problem {
@@ -178,24 +178,25 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     }
 
     let operands = if operation == Operation::Dot { 2 } else { 1 };
-    let (elements, tiles, group) = match machine {
-        Machine::Cpu => (CPU_TILE.0, CPU_TILE.1, 1),
+    // Of no elements there is a sum, too.
+    let (elements, blocks, group) = match machine {
+        Machine::Cpu => (CPU_TILE.0, n.div_ceil(CPU_TILE.0 * CPU_TILE.1).max(1), 1),
         Machine::Gpu(arch) => {
             let bits = storage.bits() as usize;
             let elements = THREADS * BYTES * 8 / bits / operands;
-            let tiles = n.div_ceil(elements * RESIDENT * arch.multiprocessors() as usize).max(1);
-            (elements, tiles, rows::VECTOR_BITS / bits)
+            let blocks = n.div_ceil(elements).clamp(1, RESIDENT * arch.multiprocessors() as usize);
+            (elements, blocks, rows::VECTOR_BITS / bits)
         }
     };
-    // Of no elements there is a sum, too.
-    let grid = rows::grid(n.max(1), elements * tiles)?;
+    let grid = rows::grid(blocks, 1)?;
     let mut tensors: Vec<TensorSpec> = ["x", "y"][..operands].iter().map(|&name| vector(name, Role::Input)).collect();
     tensors.push(TensorSpec::new("partials", acc, [grid[0] as usize], Role::Workspace));
     tensors.push(TensorSpec::new("arrived", DType::I32, [1], Role::Counter));
     tensors.push(TensorSpec::new("result", acc, [1], Role::Output));
     let mut arguments: Vec<_> = tensors.iter().enumerate().map(|(at, tensor)| (tensor.name, Argument::Tensor(at))).collect();
     arguments.push(acc_type);
-    let numbers = [("TILE", elements), ("TILES", tiles), ("GROUP", group), ("PARTS", PARTS)];
+    let parts = if blocks == 1 { 1 } else { PARTS };
+    let numbers = [("TILE", elements), ("GROUP", group), ("PARTS", parts)];
     arguments.extend(numbers.map(|(name, number)| (name, Argument::Int(number as i64))));
     Ok(Plan {
         outputs: vec![OutputRows { tensor: tensors.len() - 1, rows: 1, row_len: 1, exact: false }],
