@@ -6,12 +6,21 @@
 use std::collections::BTreeSet;
 
 use tessera_bench::{GateOptions, GateReport, PlanSubject, check};
-use tessera_ops::{KernelFile, Machine, OPERATORS, Plan, Problem};
-use tessera_runtime::{CompileOptions, Device};
+use tessera_ops::{KernelFile, Machine, OPERATORS, Plan, Problem, SharedFiles};
+use tessera_runtime::{CompileOptions, Device, Modules, Wanted};
 
 use crate::broken::{CASES, Case, Mutant, mat::RUNGS};
 
 const OPTIONS: GateOptions = GateOptions { seeds: 1, suite_seed: 7, tolerance: None, specials: false };
+
+/// A file's text, with those of the library's shared files in the places where it imports them: a mutant may be one of theirs.
+fn whole(file: KernelFile) -> String {
+    let line = |line: &str| match line.strip_prefix("from .").and_then(|rest| rest.split(' ').next()) {
+        Some(path) => SharedFiles.find(Wanted { from: file.name, level: 1, path }).expect("a shared file").text,
+        None => line.to_string(),
+    };
+    file.text.lines().map(|own| line(own) + "\n").collect()
+}
 
 /// The text with every occurrence of each pattern replaced; a pattern that is not there is a mistake of the table.
 fn replaced(text: &str, replacements: &[(&str, &str)], what: &str) -> Result<String, String> {
@@ -33,7 +42,7 @@ fn gate(case: &Case, rung: Option<&str>, mutant: Option<&Mutant>) -> Result<Gate
     let mut plan: Plan = (case.data)(own.expect("a plan"));
     let own = KernelFile { name: operator.file, text: operator.source };
     let file = rung.and(plan.launches[0].file).unwrap_or(own);
-    let mut text = replaced(file.text, case.text, &what)?;
+    let mut text = replaced(&whole(file), case.text, &what)?;
     if let Some(mutant) = mutant {
         text = replaced(&text, mutant.text, &what)?;
         (mutant.launch)(&mut plan);

@@ -1,14 +1,12 @@
 """y = (x - mean) / sqrt(var + eps) * weight + bias over the last axis, statistics in ACC, two passes over the row.
 
 The variance is the mean of squared deviations: E[x^2] - mean^2 cancels when the mean is large. Long rows are shared by the blocks of a
-cluster, where there are some. Those that its registers, or else a block's, cannot hold are taken in pieces of CHUNK, all blocks
-together: a block leaves the mean of one piece and its squared deviations from that, and writes the results of the piece that lies BEHIND
-it, which it finds in the cache. It waits for blocks of lower numbers alone, which start before it and leave what they find before they
-wait (Merrill and Garland, 2016, "Single-pass Parallel Prefix Scan with Decoupled Look-back", rely on the same order). Means and
-deviations of pieces are put together after Chan, Golub and LeVeque (1983).
+cluster, where there are some. Those that its registers, or else a block's, cannot hold are taken in pieces, all blocks together
+(`pieces.py`): each leaves its mean and its squared deviations from that, which are put together after Chan, Golub and LeVeque (1983).
 """
 import cuda.tile as ct
 import tessera
+from .pieces import is_last, leave, left, of_row, set_back
 
 
 @tessera.kernel
@@ -24,33 +22,18 @@ def layer_norm(x, weight, bias, y, eps: float, ACC: ct.Constant, ROWS: ct.Consta
     ct.store(y, (i, 0), (d * scale * w + b).astype(y.dtype))
 
 
-def leave(x, means, squares, mean, scale, arrived, eps, at, ACC, CHUNK, PIECES, PARTS, N):
-    """The mean of a piece and its squared deviations from that; and, where it is the last of its row, those of the row."""
-    i, j = at // PIECES, at % PIECES
+def find(x, means, squares, i, j, ACC, CHUNK, N):
+    """Leaves the mean of a piece, and its squared deviations from that."""
     v = ct.load(x, (i, j), (1, CHUNK), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
     if N % CHUNK == 0:
-        own = ct.sum(v, axis=1, keepdims=True) / CHUNK
-        d = v - own
+        mean = ct.sum(v, axis=1, keepdims=True) / CHUNK
+        d = v - mean
     else:
         count = min(N - j * CHUNK, CHUNK)
-        own = ct.sum(v, axis=1, keepdims=True) / ct.full((1, 1), count, ACC)
-        d = ct.where(ct.arange(CHUNK, dtype=ct.int32)[None, :] < count, v - own, 0.0)
-    ct.store(means, (i, j), own)
-    ct.store(squares, (i, j), ct.sum(d * d, axis=1, keepdims=True))
-    if ct.atomic_add(arrived, i, 1) == PIECES - 1:
-        total = ct.zeros((1, 1), ACC)
-        for k in range(ct.cdiv(PIECES, PARTS)):
-            parts = ct.load(means, (i, k), (1, PARTS), padding_mode=ct.PaddingMode.ZERO)
-            total = total + ct.sum(parts * counts(k, ACC, CHUNK, PARTS, N), axis=1, keepdims=True)
-        whole = total / N
-        total = ct.zeros((1, 1), ACC)
-        for k in range(ct.cdiv(PIECES, PARTS)):
-            apart = ct.load(means, (i, k), (1, PARTS), padding_mode=ct.PaddingMode.ZERO) - whole
-            parts = ct.load(squares, (i, k), (1, PARTS), padding_mode=ct.PaddingMode.ZERO)
-            total = total + ct.sum(parts + counts(k, ACC, CHUNK, PARTS, N) * apart * apart, axis=1, keepdims=True)
-        ct.store(mean, (i, 0), whole)
-        ct.store(scale, (i, 0), ct.rsqrt(total / N + eps))
-        ct.atomic_add(arrived, i, 1, memory_order=ct.MemoryOrder.RELEASE)
+        mean = ct.sum(v, axis=1, keepdims=True) / ct.full((1, 1), count, ACC)
+        d = ct.where(ct.arange(CHUNK, dtype=ct.int32)[None, :] < count, v - mean, 0.0)
+    leave(means, i, j, mean)
+    leave(squares, i, j, ct.sum(d * d, axis=1, keepdims=True))
 
 
 def counts(k, ACC, CHUNK, PARTS, N):
@@ -59,9 +42,29 @@ def counts(k, ACC, CHUNK, PARTS, N):
     return ct.maximum(ct.minimum(left, CHUNK), 0).astype(ACC)[None, :]
 
 
-def is_known(arrived, i, PIECES):
-    """Whether all of a row have come, and what they left is put together."""
-    return ct.load(arrived, (i,), (), memory_order=ct.MemoryOrder.ACQUIRE, memory_scope=ct.MemoryScope.DEVICE) > PIECES
+def some(means, squares, i, k, ACC, CHUNK, PIECES, PARTS, N):
+    """How many of some pieces have left nothing yet, and what the elements of the others come to."""
+    mean, row = left(means, i, k, PARTS), of_row(k, PIECES, PARTS)
+    missing = ct.where(row & ((mean == 0) | (left(squares, i, k, PARTS) == 0)), 1, 0)
+    sum = ct.where(row, ct.bitcast(mean, ACC), 0.0) * counts(k, ACC, CHUNK, PARTS, N)
+    missing, sum = ct.reduce((missing, sum), 1, lambda a, b, c, d: (a + c, b + d), (0, 0.0))
+    return ct.reshape(missing, ()), ct.reshape(sum, (1, 1))
+
+
+def moments_of_row(means, squares, i, ACC, CHUNK, PIECES, PARTS, N):
+    """The mean of a row, and its squared deviations from that; waits until all pieces have left theirs."""
+    total = ct.zeros((1, 1), ACC)
+    for k in range(ct.cdiv(PIECES, PARTS)):
+        missing, sum = some(means, squares, i, k, ACC, CHUNK, PIECES, PARTS, N)
+        while missing > 0:
+            missing, sum = some(means, squares, i, k, ACC, CHUNK, PIECES, PARTS, N)
+        total = total + sum
+    mean, total = total / N, ct.zeros((1, 1), ACC)
+    for k in range(ct.cdiv(PIECES, PARTS)):
+        apart = ct.bitcast(left(means, i, k, PARTS), ACC) - mean
+        own = ct.bitcast(left(squares, i, k, PARTS), ACC) + counts(k, ACC, CHUNK, PARTS, N) * apart * apart
+        total = total + ct.sum(ct.where(of_row(k, PIECES, PARTS), own, 0.0), axis=1, keepdims=True)
+    return mean, total
 
 
 @tessera.kernel(num_warps=8, occupancy=3)
@@ -71,9 +74,7 @@ def layer_norm_pieces(
     bias,
     means,
     squares,
-    mean,
-    scale,
-    arrived,
+    gone,
     y,
     eps: float,
     ACC: ct.Constant,
@@ -88,14 +89,12 @@ def layer_norm_pieces(
     i, j = max(at - BEHIND, 0) // PIECES, max(at - BEHIND, 0) % PIECES
     v = ct.load(x, (i, j), (1, CHUNK))
     if at < x.shape[0] * PIECES:
-        leave(x, means, squares, mean, scale, arrived, eps, at, ACC, CHUNK, PIECES, PARTS, N)
+        find(x, means, squares, at // PIECES, at % PIECES, ACC, CHUNK, N)
     if at >= BEHIND:
-        w = ct.load(weight, (j,), (CHUNK,))
-        b = ct.load(bias, (j,), (CHUNK,))
-        while not is_known(arrived, i, PIECES):
-            pass
-        centre, factor = ct.load(mean, (i, 0), (1, 1)), ct.load(scale, (i, 0), (1, 1))
-        gone = ct.atomic_add(arrived, i, 1, memory_order=ct.MemoryOrder.RELAXED)
-        ct.store(y, (i, j), ((v.astype(ACC) - centre) * factor * w.astype(ACC) + b.astype(ACC)).astype(y.dtype))
-        if gone == 2 * PIECES:
-            ct.atomic_xchg(arrived, i, 0, memory_order=ct.MemoryOrder.RELAXED)
+        w, b = ct.load(weight, (j,), (CHUNK,)), ct.load(bias, (j,), (CHUNK,))
+        mean, total = moments_of_row(means, squares, i, ACC, CHUNK, PIECES, PARTS, N)
+        scale = ct.rsqrt(total / N + eps)
+        ct.store(y, (i, j), ((v.astype(ACC) - mean) * scale * w.astype(ACC) + b.astype(ACC)).astype(y.dtype))
+        if is_last(gone, i, PIECES):
+            set_back(means, i, PIECES, PARTS)
+            set_back(squares, i, PIECES, PARTS)

@@ -7,6 +7,7 @@ use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, Lock, Prepare
 use tessera_types::Arch;
 
 use crate::operator::{Argument, KernelFile, LaunchSpec, Machine, Operator, Plan};
+use crate::shared::SharedFiles;
 
 impl Machine {
     /// The kind of machine that a device is.
@@ -23,8 +24,8 @@ impl Plan {
     /// The kernel of each launch, of the operator's file and of this one from a source text; `file` names it in messages.
     pub fn kernels(&self, file: &str, text: &str) -> Result<Vec<Kernel>, KernelError> {
         let kernel = |launch: &LaunchSpec| match launch.file.filter(|own| own.name != file) {
-            Some(own) => Kernel::from_source(own.name, own.text, launch.kernel),
-            None => Kernel::from_source(file, text, launch.kernel),
+            Some(own) => own.kernel(launch.kernel),
+            None => Kernel::from_project(file, text, launch.kernel, &SharedFiles),
         };
         self.launches.iter().map(kernel).collect()
     }
@@ -41,6 +42,13 @@ impl Plan {
             kernel.prepare(&launch.values(&tensor), launch.grid, &launch.options(options), device)
         };
         self.launches.iter().zip(kernels).map(prepared).collect()
+    }
+}
+
+impl KernelFile {
+    /// The kernel of a name in this file.
+    pub fn kernel(self, name: &str) -> Result<Kernel, KernelError> {
+        Kernel::from_project(self.name, self.text, name, &SharedFiles)
     }
 }
 
@@ -93,7 +101,7 @@ impl Operator {
             if let Some((.., kernel)) = read.iter().find(|(own, name, _)| (*own, *name) == (file.name, launch.kernel)) {
                 return Ok(kernel.clone());
             }
-            let kernel = Kernel::from_source(file.name, file.text, launch.kernel)?;
+            let kernel = file.kernel(launch.kernel)?;
             read.push((file.name, launch.kernel, kernel.clone()));
             Ok(kernel)
         };

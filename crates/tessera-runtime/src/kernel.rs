@@ -209,6 +209,11 @@ impl Kernel {
         Kernel::new(file, text, kernel, Origin::python(tessera_lang::parse_file(file, text), kernel))
     }
 
+    /// The same of a text that imports others, which `modules` finds.
+    pub fn from_project(file: &str, text: &str, kernel: &str, modules: &dyn Modules) -> Result<Kernel, KernelError> {
+        Kernel::new(file, text, kernel, Origin::python(tessera_lang::parse_project(file, text, modules), kernel))
+    }
+
     /// The function of a name in IR text of any level; `file` names the text in messages. Its interface says what it takes.
     pub fn from_ir(file: &str, text: &str, kernel: &str) -> Result<Kernel, KernelError> {
         Kernel::new(file, text, kernel, Origin::ir(file, text, kernel))

@@ -61,4 +61,5 @@ pub use tessera_launch::{
     Argument, Array, Change, CodeOrigin, Constant, DeviceKernel, Interface, KernelResources, LaunchGrid, ModuleCache,
     ModuleCacheCounters, Placed, PoolCounters, Prepared, ProfilerRange, Report, Span, Timeline,
 };
+pub use tessera_lang::{ModuleText, Modules, Wanted};
 pub use tessera_lock as lock;

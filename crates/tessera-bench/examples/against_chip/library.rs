@@ -64,7 +64,7 @@ fn run(operator: &Operator, plan: &Plan, host: &[Tensor], device: &Device) -> Ou
     let mut texts = Vec::new();
     for launch in &plan.launches {
         let file = operator.file_of(launch);
-        let kernel = Kernel::from_source(file.name, file.text, launch.kernel)?;
+        let kernel = file.kernel(launch.kernel)?;
         let arguments: Vec<(&str, Value)> = launch
             .arguments
             .iter()

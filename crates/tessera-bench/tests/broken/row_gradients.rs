@@ -137,7 +137,7 @@ pub(super) const CASES: &[Case] = &[
         data: |_| on_gpu("log_softmax", ""),
         text: &[],
         mutants: &[
-            edit("sums of pieces are added as they are", &[("parts = power(parts - above, ACC) * ct.load", "parts = ct.load")]),
+            edit("sums of pieces are added as they are", &[("power(top - above, ACC) * sum", "sum")]),
             edit("the last piece's padding is counted", &[("-float(\"inf\")", "0.0")]),
         ],
     },

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use tessera_compile::{CompileOptions, Compiled, compile};
 use tessera_ir::{Extent, IndexType, Sharing};
-use tessera_lang::{ArgType, ConstValue, ParsedFile, parse_file};
-use tessera_ops::{Argument, Fill, KernelFile, LaunchSpec, Machine, OPERATORS, Plan, Problem, Role, TensorSpec};
+use tessera_lang::{ArgType, ConstValue, ParsedFile, parse_file, parse_project};
+use tessera_ops::{Argument, Fill, KernelFile, LaunchSpec, Machine, OPERATORS, Plan, Problem, Role, SharedFiles, TensorSpec};
 use tessera_types::{Arch, DType, Policy};
 
 /// The operators whose rows clusters share.
@@ -62,7 +62,7 @@ impl Case {
             Some((cluster, warps)) => CompileOptions { sharing: Sharing::Cluster, cluster, warps, ..CompileOptions::default() },
             None => CompileOptions { block: self.threads, ..CompileOptions::default() },
         };
-        compiled_with(&parse_file(self.operator, self.source), self.kernel, &self.args, &options)
+        compiled_with(&parse_project(self.operator, self.source, &SharedFiles), self.kernel, &self.args, &options)
     }
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn cases(arch: Arch) -> Vec<Case> {
                 let Ok(plan) = operator.plan(problem, parsed, Machine::Gpu(arch)) else { continue };
                 for launch in &plan.launches {
                     let from = launch.file.unwrap_or(own);
-                    let file = files.entry(from.name).or_insert_with(|| parse_file(from.name, from.text));
+                    let file = files.entry(from.name).or_insert_with(|| parse_project(from.name, from.text, &SharedFiles));
                     let case = Case {
                         name: format!("{} {} {policy} {problem}", operator.name, launch.kernel),
                         operator: operator.name,

@@ -109,10 +109,7 @@ fn softmax_backward(problem: &Problem, policy: Policy, machine: Machine) -> Resu
 static FORWARD: Rowwise = Rowwise {
     inputs: &[row("x")],
     outputs: &[row("y")],
-    launches: |case, tensors| {
-        let of_pieces = (&["tops", "sums"][..], &["top", "scale"][..]);
-        launch(case, tensors, ["log_softmax", "log_softmax_pieces"], of_pieces, &[])
-    },
+    launches: |case, tensors| launch(case, tensors, ["log_softmax", "log_softmax_pieces"], &["tops", "sums"], &[]),
     reference: |case, inputs, _, want, bound| {
         let model = case.stored();
         let x = &inputs[0];
@@ -179,16 +176,15 @@ static LOG_BACKWARD: Rowwise = Rowwise {
 };
 
 fn gradient(case: &Case, tensors: &mut Vec<TensorSpec>, log: bool) -> Result<Vec<LaunchSpec>, Unsupported> {
-    let of_pieces = (&["sums"][..], &["whole"][..]);
-    launch(case, tensors, ["softmax_gradient", "softmax_gradient_pieces"], of_pieces, &[("LOG", Argument::Bool(log))])
+    launch(case, tensors, ["softmax_gradient", "softmax_gradient_pieces"], &["sums"], &[("LOG", Argument::Bool(log))])
 }
 
-/// The launch of a kernel for whole rows of the plan's arrays, or of the one for rows in pieces, with what that leaves of pieces and of rows.
+/// The launch of a kernel for whole rows of the plan's arrays, or of the one for rows in pieces, with what that leaves of pieces.
 fn launch(
     case: &Case,
     tensors: &mut Vec<TensorSpec>,
     kernels: [&'static str; 2],
-    (of_pieces, of_rows): (&[&'static str], &[&'static str]),
+    words: &[&'static str],
     constants: &[(&'static str, Argument)],
 ) -> Result<Vec<LaunchSpec>, Unsupported> {
     let names: Vec<&'static str> = tensors.iter().map(|tensor| tensor.name).collect();
@@ -201,7 +197,7 @@ fn launch(
     let kernel = match division {
         Division::Whole(_) | Division::Cluster { .. } => whole,
         Division::Pieces(pieces) => {
-            let between = pieces.between(of_pieces, of_rows, case.acc);
+            let between = pieces.between(words, case.acc);
             let names: Vec<&'static str> = between.iter().map(|tensor| tensor.name).collect();
             tensors.extend(between);
             arguments.extend(rows::arrays(tensors, &names));

@@ -37,11 +37,11 @@ impl Centre {
         }
     }
 
-    /// The kernel for rows in pieces, and what it leaves of pieces and of rows.
-    fn in_pieces(self) -> (&'static str, &'static [&'static str], &'static [&'static str]) {
+    /// The kernel for rows in pieces, and what it leaves of pieces.
+    fn in_pieces(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Centre::Mean => ("layer_norm_pieces", &["means", "squares"], &["mean", "scale"]),
-            Centre::Zero => ("rms_norm_pieces", &["squares"], &["scale"]),
+            Centre::Mean => ("layer_norm_pieces", &["means", "squares"]),
+            Centre::Zero => ("rms_norm_pieces", &["squares"]),
         }
     }
 
@@ -64,8 +64,8 @@ impl Centre {
                 (division.launch(kernel, arguments, grid), Vec::new())
             }
             Division::Pieces(pieces) => {
-                let (kernel, of_pieces, of_rows) = self.in_pieces();
-                let between = pieces.between(of_pieces, of_rows, acc);
+                let (kernel, words) = self.in_pieces();
+                let between = pieces.between(words, acc);
                 arguments.extend((tensors.len()..).zip(&between).map(named));
                 arguments.extend(pieces.constants());
                 (division.launch(kernel, arguments, grid), between)

@@ -78,7 +78,7 @@ const BYTES: usize = 64;
 /// Bits of the widest access of a thread.
 pub(crate) const VECTOR_BITS: usize = 128;
 
-/// Pieces of a row whose findings are put together at a time.
+/// Pieces of a row whose findings are put together at a time, at most.
 const PARTS: usize = 256;
 
 impl Pieces {
@@ -101,17 +101,20 @@ impl Pieces {
 
     /// What kernels call these numbers.
     pub(crate) fn constants(self) -> [(&'static str, Argument); 4] {
-        [("CHUNK", self.size), ("PIECES", self.count), ("PARTS", PARTS), ("BEHIND", self.behind)]
+        let parts = self.count.next_power_of_two().min(PARTS);
+        [("CHUNK", self.size), ("PIECES", self.count), ("PARTS", parts), ("BEHIND", self.behind)]
             .map(|(name, number)| (name, Argument::Int(number as i64)))
     }
 
-    /// What lies in memory between findings and results: of each piece, and of each row.
-    pub(crate) fn between(self, of_pieces: &[&'static str], of_rows: &[&'static str], acc: DType) -> Vec<TensorSpec> {
-        let array = |name: &&'static str, count| TensorSpec::new(name, acc, [self.rows, count], Role::Workspace);
-        let of_pieces = of_pieces.iter().map(|name| array(name, self.count));
-        let of_rows = of_rows.iter().map(|name| array(name, 1));
-        let arrived = TensorSpec::new("arrived", DType::I32, [self.rows], Role::Counter);
-        of_pieces.chain(of_rows).chain([arrived]).collect()
+    /// What lies in memory between findings and results: words of each piece, and of each row a count of those that were read.
+    pub(crate) fn between(self, words: &[&'static str], acc: DType) -> Vec<TensorSpec> {
+        let word = match acc.bits() {
+            64 => DType::I64,
+            32 => DType::I32,
+            _ => DType::I16,
+        };
+        let words = words.iter().map(|name| TensorSpec::new(name, word, [self.rows, self.count], Role::Counter));
+        words.chain([TensorSpec::new("gone", DType::I32, [self.rows], Role::Counter)]).collect()
     }
 }
 

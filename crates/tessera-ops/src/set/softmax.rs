@@ -163,7 +163,7 @@ fn launch(
             (division.launch(kernel, arguments, grid), Vec::new())
         }
         Division::Pieces(pieces) => {
-            let between = pieces.between(&["tops", "sums"], &["top", "scale"], acc);
+            let between = pieces.between(&["tops", "sums"], acc);
             arguments.extend(between.iter().zip(2..).map(|(tensor, at)| (tensor.name, Argument::Tensor(at))));
             arguments.extend(pieces.constants());
             (division.launch("softmax_pieces", arguments, grid), between)

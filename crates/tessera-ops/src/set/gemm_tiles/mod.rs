@@ -36,9 +36,10 @@ pub(super) struct Choice {
 }
 
 /// Tiles of rows and columns whose products warpgroups take as the factors lie.
-const WARPGROUP_TILES: [[u64; 2]; 15] = [
+const WARPGROUP_TILES: [[u64; 2]; 16] = [
     [128, 256],
     [256, 128],
+    [256, 192],
     [192, 192],
     [128, 192],
     [192, 128],
@@ -55,7 +56,7 @@ const WARPGROUP_TILES: [[u64; 2]; 15] = [
 ];
 /// The same where the right factor's lines lie along the contraction, so that nothing more is read for other columns: rows, and the most
 /// columns, of which every [`COLUMNS_STEP`] is possible.
-const ALONG_TILES: [[u64; 2]; 4] = [[64, 256], [128, 256], [192, 192], [256, 128]];
+const ALONG_TILES: [[u64; 2]; 4] = [[64, 256], [128, 256], [192, 192], [256, 192]];
 const COLUMNS_STEP: u64 = 16;
 /// The same where threads turn factors first.
 const PLAIN_TILES: [[u64; 2]; 5] = [[128, 256], [128, 128], [128, 64], [64, 128], [64, 64]];
@@ -74,6 +75,8 @@ pub(super) const LINE: u64 = 128;
 const GROUP_ROWS: u64 = 64;
 /// Rows of tiles of three warpgroups.
 const THREE_ROWS: u64 = 192;
+/// Rows of tiles of which a warpgroup has those of two instructions.
+const FOUR_ROWS: u64 = 256;
 /// Columns of which a warpgroup adds up what others have left; of any number up to which where it holds sums twice.
 const GROUP_COLUMNS: u64 = 128;
 const TWICE_COLUMNS: u64 = 192;
@@ -176,6 +179,11 @@ impl Product {
         self.may.banded || self.storage.bits() == 8 && self.storage.is_float()
     }
 
+    /// Whether threads have room for 192 sums each: the tensor cores take the factors as they are, and nothing is held beside the sums.
+    fn leaves_room(&self) -> bool {
+        !self.holds_twice() && (self.storage.bits() == 16 || self.storage.is_integer())
+    }
+
     /// Whether a factor may be copied first.
     fn may_copy(&self, side: usize) -> bool {
         let turns = along_alone(self.storage) && !self.along[side];
@@ -275,6 +283,9 @@ fn fitting(product: Product, arch: Arch, thin: Thin, take: &mut dyn FnMut(f64, C
         for [rows, columns] in tiles(direct, direct && vectors && sides.along[1]) {
             // A warpgroup would have rows behind the product alone.
             if rows >= sides.sizes[1].max(1).next_multiple_of(GROUP_ROWS) + GROUP_ROWS {
+                continue;
+            }
+            if rows == FOUR_ROWS && columns > GROUP_COLUMNS && !product.leaves_room() {
                 continue;
             }
             let of_a_band = if exchanged { rows } else { columns };
