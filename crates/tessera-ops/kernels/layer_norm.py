@@ -43,28 +43,31 @@ def counts(k, ACC, CHUNK, PARTS, N):
 
 
 def some(means, squares, i, k, ACC, CHUNK, PIECES, PARTS, N):
-    """How many of some pieces have left nothing yet, and what the elements of the others come to."""
-    mean, row = left(means, i, k, PARTS), of_row(k, PIECES, PARTS)
-    missing = ct.where(row & ((mean == 0) | (left(squares, i, k, PARTS) == 0)), 1, 0)
-    sum = ct.where(row, ct.bitcast(mean, ACC), 0.0) * counts(k, ACC, CHUNK, PARTS, N)
+    """How many of some pieces have left nothing yet, and what the elements of the others come to; what each has left."""
+    mean, square, row = left(means, i, k, PARTS), left(squares, i, k, PARTS), of_row(k, PIECES, PARTS)
+    missing = ct.where(row & ((mean == 0) | (square == 0)), 1, 0)
+    mean, square = ct.where(row, ct.bitcast(mean, ACC), 0.0), ct.where(row, ct.bitcast(square, ACC), 0.0)
+    sum = mean * counts(k, ACC, CHUNK, PARTS, N)
     missing, sum = ct.reduce((missing, sum), 1, lambda a, b, c, d: (a + c, b + d), (0, 0.0))
-    return ct.reshape(missing, ()), ct.reshape(sum, (1, 1))
+    return ct.reshape(missing, ()), ct.reshape(sum, (1, 1)), mean, square
 
 
 def moments_of_row(means, squares, i, ACC, CHUNK, PIECES, PARTS, N):
     """The mean of a row, and its squared deviations from that; waits until all pieces have left theirs."""
-    total = ct.zeros((1, 1), ACC)
+    whole, total = ct.zeros((1, 1), ACC), ct.zeros((1, 1), ACC)
     for k in range(ct.cdiv(PIECES, PARTS)):
-        missing, sum = some(means, squares, i, k, ACC, CHUNK, PIECES, PARTS, N)
+        missing, sum, mean, square = some(means, squares, i, k, ACC, CHUNK, PIECES, PARTS, N)
         while missing > 0:
-            missing, sum = some(means, squares, i, k, ACC, CHUNK, PIECES, PARTS, N)
-        total = total + sum
-    mean, total = total / N, ct.zeros((1, 1), ACC)
-    for k in range(ct.cdiv(PIECES, PARTS)):
-        apart = ct.bitcast(left(means, i, k, PARTS), ACC) - mean
-        own = ct.bitcast(left(squares, i, k, PARTS), ACC) + counts(k, ACC, CHUNK, PARTS, N) * apart * apart
-        total = total + ct.sum(ct.where(of_row(k, PIECES, PARTS), own, 0.0), axis=1, keepdims=True)
-    return mean, total
+            missing, sum, mean, square = some(means, squares, i, k, ACC, CHUNK, PIECES, PARTS, N)
+        before, more = k * PARTS * CHUNK, min(N - k * PARTS * CHUNK, PARTS * CHUNK)
+        here = sum / more
+        apart = mean - here
+        total = total + ct.sum(square + counts(k, ACC, CHUNK, PARTS, N) * apart * apart, axis=1, keepdims=True)
+        # Of these pieces, and of those before them.
+        step = (here - whole) / (before + more)
+        total = total + step * (here - whole) * before * more
+        whole = whole + step * more
+    return whole, total
 
 
 @tessera.kernel(num_warps=8, occupancy=3)

@@ -179,9 +179,9 @@ impl Product {
         self.may.banded || self.storage.bits() == 8 && self.storage.is_float()
     }
 
-    /// Whether threads have room for 192 sums each: the tensor cores take the factors as they are, and nothing is held beside the sums.
+    /// Whether threads have room for 192 sums each. Integers have, too, and gained no more than 3 in 100 by what is foreseen.
     fn leaves_room(&self) -> bool {
-        !self.holds_twice() && (self.storage.bits() == 16 || self.storage.is_integer())
+        !self.holds_twice() && self.storage.bits() == 16
     }
 
     /// Whether a factor may be copied first.
