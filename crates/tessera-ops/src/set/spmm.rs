@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tessera_types::{DType, ErrorModel, Policy};
 
-use super::sparse::{self, Parts, Rows};
+use super::sparse::{self, Rows};
 use crate::draw::Draw;
 use crate::element::{RunningSum, storable, underflow};
 use crate::operator::{
@@ -112,18 +112,24 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) ->
     let shape = [("ACC", Argument::Type(acc)), ("LANES", Argument::Int(lanes as i64)), ("VECTOR", Argument::Int(vector as i64))];
     let launches = if merged {
         let wanted = (pattern.rows + pattern.elements) * lanes * across / (sparse::resident(machine) * ROUNDS);
-        let parts = Parts::of(pattern, wanted.next_power_of_two().clamp(LEAST, MOST));
-        tensors.extend(parts.tensors(acc, &[k]));
+        let size = wanted.next_power_of_two().clamp(LEAST, MOST);
+        let parts = sparse::parts(pattern, size);
+        let of_parts = |name| TensorSpec::new(name, acc, [parts, k], Role::Workspace);
+        tensors.push(TensorSpec::new("starts", DType::I32, [parts + 1], Role::Workspace));
+        tensors.extend(["heads", "tails"].map(of_parts));
+        let size = ("SIZE", Argument::Int(size as i64));
+        let mut starts = rows::arrays(&tensors, &["columns", "row_offsets", "starts"]);
+        starts.push(size);
         let mut merge = rows::arrays(&tensors, &ARRAYS);
         merge.extend(rows::arrays(&tensors, &["starts", "heads", "tails"]));
         merge.extend(shape);
-        merge.push(("PART", Argument::Int(parts.size as i64)));
-        let mut join = rows::arrays(&tensors, &["starts", "heads", "tails", "C"]);
-        join.push(shape[0]);
-        let [blocks, ..] = rows::grid(parts.count, 1)?;
+        merge.push(size);
+        let mut join = rows::arrays(&tensors, &["row_offsets", "starts", "heads", "tails", "C"]);
+        join.extend([shape[0], size]);
+        let [blocks, ..] = rows::grid(parts, 1)?;
         vec![
-            parts.launch(&tensors)?,
-            LaunchSpec::new("spmm_merge", merge, grid(parts.count)?),
+            LaunchSpec::new("parts", starts, rows::grid(parts + 1, sparse::THREADS / sparse::WARP)?),
+            LaunchSpec::new("spmm_merge", merge, grid(parts)?),
             LaunchSpec::new("spmm_join", join, [blocks, k.div_ceil(sparse::THREADS) as u32, 1]),
         ]
     } else {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tessera_types::{DType, ErrorModel, Policy};
 
-use super::sparse::{self, Parts, Rows};
+use super::sparse::{self, Rows};
 use crate::draw::Draw;
 use crate::element::{storable, sum, underflow};
 use crate::operator::{
@@ -65,9 +65,7 @@ pub(crate) static SPMV: Operator = Operator {
 };
 
 /// Items of a block that merges, as the kernels' file says.
-const PART: usize = 896;
-/// Elements from which on all blocks take equal parts: below it one launch takes less than three.
-const MERGED: usize = 1 << 15;
+const PART: usize = 1408;
 
 fn edges() -> Vec<Problem> {
     sparse::of_each(&[&sparse::SMALL[..], &[[5000, 3000, 40_000], [9, 50_000, 40_000]]].concat(), &[])
@@ -79,8 +77,7 @@ fn draw(draw: &mut Draw<'_>) -> Problem {
 }
 
 fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
-    let merged = matches!(machine, Machine::Gpu(_)) && problem.get("elements") as usize >= MERGED;
-    plan_as(problem, policy, machine, merged)
+    plan_as(problem, policy, machine, matches!(machine, Machine::Gpu(_)))
 }
 
 fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) -> Result<Plan, Unsupported> {
@@ -94,19 +91,14 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) ->
     tensors.push(TensorSpec::new("y", storage, [pattern.rows], Role::Output));
     const ARRAYS: [&str; 5] = ["values", "columns", "row_offsets", "x", "y"];
     let acc_type = ("ACC", Argument::Type(acc));
-    let launches = if merged {
-        let parts = Parts::of(pattern, PART);
-        tensors.extend(parts.tensors(acc, &[]));
-        let mut merge = rows::arrays(&tensors, &ARRAYS);
-        merge.extend(rows::arrays(&tensors, &["starts", "heads", "tails"]));
-        merge.push(acc_type);
-        let mut join = rows::arrays(&tensors, &["starts", "heads", "tails", "y"]);
-        join.push(acc_type);
-        vec![
-            parts.launch(&tensors)?,
-            LaunchSpec::new("spmv_merge", merge, rows::grid(parts.count, 1)?),
-            LaunchSpec::new("spmv_join", join, rows::grid(parts.count, sparse::THREADS / 32)?),
-        ]
+    let launch = if merged {
+        let parts = sparse::parts(pattern, PART);
+        let word = if acc.bits() == 64 { DType::I64 } else { DType::I32 };
+        tensors.push(TensorSpec::new("tails", word, [parts], Role::Counter));
+        let mut arguments = rows::arrays(&tensors, &ARRAYS);
+        arguments.extend(rows::arrays(&tensors, &["tails"]));
+        arguments.push(acc_type);
+        LaunchSpec::new("spmv_merge", arguments, rows::grid(parts, 1)?)
     } else {
         let lanes = match machine {
             Machine::Cpu => 1,
@@ -114,12 +106,12 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) ->
         };
         let mut arguments = rows::arrays(&tensors, &ARRAYS);
         arguments.extend([acc_type, ("LANES", Argument::Int(lanes as i64))]);
-        vec![LaunchSpec::new("spmv_rows", arguments, rows::grid(pattern.rows * lanes, sparse::THREADS)?)]
+        LaunchSpec::new("spmv_rows", arguments, rows::grid(pattern.rows * lanes, sparse::THREADS)?)
     };
     let elements = pattern.elements as u64;
     Ok(Plan {
         tensors,
-        launches,
+        launches: vec![launch],
         outputs: vec![OutputRows { tensor: 4, rows: pattern.rows, row_len: 1, exact: false }],
         work: Work {
             read_bytes: packed_bytes(storage, elements + pattern.columns as u64) + 4 * (elements + pattern.rows as u64 + 1),
