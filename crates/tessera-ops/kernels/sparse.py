@@ -1,26 +1,30 @@
 """Products with sparse matrices in CSR form: row r has the elements row_offsets[r] to row_offsets[r + 1] of values and columns. Sums are in ACC.
 
-By rows: LANES threads take a row. By merging (Merrill and Garland, 2016, "Merge-based Parallel Sparse Matrix-vector Multiplication"): the ends of
-rows and the elements are merged to one list, of which everybody takes as many items, whatever the lengths of rows:
+Rows may be of any length, and nobody shall wait for who has a long one. A vector's product goes by rows, LANES threads each; a row longer than these
+do well with is its warp's, and a row of LONG elements or more (it has one whose number is a multiple of LONG) is shared by as many warps as it has
+such elements:
+
+```text
+LONG = 4     elements   0 1 2 3 | 4 5 6 7 | 8 9         a row of elements 1 to 9: pieces 1 to 7 and 8 to 9
+```
+
+A dense matrix's product goes by merging (Merrill and Garland, 2016, "Merge-based Parallel Sparse Matrix-vector Multiplication"): the ends of rows and
+the elements are merged to one list, of which everybody takes as many items:
 
 ```text
 rows a b c d of 2, 0, 3, 1 elements     list   0 1 a b 2 3 4 c 5 d        three items each: 0 1 a | b 2 3 | 4 c 5 | d
 ```
 
-Of each part the row that ends first and what follows the last end (the `tail`) may be shared with other parts. Who has a row's end adds the tails
-that belong to it, in the order of the parts: so results never depend on the order of blocks. In `spmv_merge` the block that has the end does so,
-when the blocks before it, which start first, have left their tails; elsewhere a second kernel.
+Of each part the row that ends first (the `head`) and what follows the last end (the `tail`) may be shared with other parts. They are left in
+memory, and a second kernel adds tails to the head that they belong to. Whoever adds up what several have left does so in their order: so results
+never depend on the order of blocks.
 """
 import cuda.tile as ct
 import tessera
-from tessera import Tensor, int32, int64, tile
+from tessera import Tensor, int32, tile
 
-# Items of a thread in `spmv_merge`: odd, so that neighbours' lie in different banks.
-ITEMS = 11
-THREADS = 128
-PART = ITEMS * THREADS
-# Elements of which a thread has the loads on their way together, where each brings a part of a row of a dense matrix.
-BATCH = 8
+# Elements of a thread whose loads are on their way together.
+BATCH = 4
 
 
 def over_lanes(total, LANES):
@@ -44,140 +48,90 @@ def ends_before(place, low, high, row_offsets, ITEM):
     return low
 
 
-def start(part, size, columns, row_offsets):
-    """How many rows end before a part of the merged list."""
-    rows = row_offsets.shape[0] - 1
-    elements = columns.shape[0]
-    place = tile.min(part * size, rows + elements)
-    return ends_before(place, tile.max(place - elements, 0), tile.min(place, rows), row_offsets, 1)
-
-
-@tessera.kernel
-def spmv_rows(values: Tensor["Z", dtype], columns: Tensor["Z", int32], row_offsets: Tensor["B", int32], x: Tensor["N", dtype],
-              y: Tensor["M", dtype], ACC: ct.Constant, LANES: ct.Constant[int]):
-    row = tile.block_id() * (tile.block_size() // LANES) + tile.thread_id() // LANES
-    lane = tile.thread_id() % LANES
+def terms(column, factor, values, columns, x, first, end, lane, LANES, ACC):
+    """What elements `first` to `end` come to, of which a lane takes each LANES-th."""
     total = tile.cast(0, ACC)
-    if row < y.shape[0]:
-        for i in range(row_offsets[row] + lane, row_offsets[row + 1], LANES):
-            total += tile.cast(values[i], ACC) * tile.cast(x[columns[i]], ACC)
-    total = over_lanes(total, LANES)
-    if row < y.shape[0] and lane == 0:
-        y[row] = tile.cast(total, y.dtype)
-
-
-@tessera.kernel
-def spmv_merge(values: Tensor["Z", dtype], columns: Tensor["Z", int32], row_offsets: Tensor["B", int32], x: Tensor["N", dtype],
-               tails: Tensor["P", word], y: Tensor["M", dtype], ACC: ct.Constant):
-    """A block takes a part. Its tail is one word that is not 0, since a sum of 0 is left as -0: it is complete when it is seen."""
-    ends = tile.alloc_shared[int32](PART + 1)
-    products = tile.alloc_shared[ACC](PART + 1)
-    sums = tile.alloc_shared[ACC](PART)
-    bounds = tile.alloc_shared[int32](2)
-    last_rows = tile.alloc_shared[int32](THREADS // 32)
-    last_sums = tile.alloc_shared[ACC](THREADS // 32)
-    column = tile.alloc_register[int32](ITEMS)
-    product = tile.alloc_register[ACC](ITEMS)
-    t = tile.thread_id()
-    lane = tile.lane_id()
-    warp = tile.warp_id()
-    part = tile.block_id()
-    if warp < 2:
-        bounds[warp] = start(part + warp, PART, columns, row_offsets)
-    tile.barrier()
-    first = bounds[0]
-    rows = bounds[1] - first
-    begin = part * PART - first
-    end = columns.shape[0]
-    elements = tile.min(PART - rows, end - begin)
-    # All loads of a thread are on their way before one is waited for. Those behind the part are another one's, but for the last elements.
-    if begin + PART <= end:
-        own = tile.cast(begin + t, int64)
-        for e in range(ITEMS):
-            column[e] = columns[own + e * THREADS]
-            product[e] = tile.cast(values[own + e * THREADS], ACC)
-    elif elements > 0:
-        for e in range(ITEMS):
-            at = tile.min(begin + t + e * THREADS, end - 1)
+    i = first + lane
+    while i < end:
+        for e in range(BATCH):
+            at = tile.min(i + e * LANES, end - 1)
             column[e] = columns[at]
-            product[e] = tile.cast(values[at], ACC)
-    for e in range(ITEMS):
-        if t + e * THREADS < elements:
-            products[t + e * THREADS] = product[e] * tile.cast(x[column[e]], ACC)
-    # Behind the last item there is nothing to add, and no end.
-    for e in range(elements + t, PART - rows + 1, THREADS):
-        products[e] = tile.cast(0, ACC)
-    for r in range(t, rows, THREADS):
-        ends[r] = row_offsets[first + r + 1] - begin
-    if t == 0:
-        ends[rows] = PART
-    tile.barrier()
+            factor[e] = tile.cast(values[at], ACC)
+        for e in range(BATCH):
+            if i + e * LANES < end:
+                total += factor[e] * tile.cast(x[column[e]], ACC)
+        i += BATCH * LANES
+    return total
 
-    place = t * ITEMS
-    low = tile.max(place - (PART - rows), 0)
-    high = tile.min(place, rows)
-    while low < high:
-        middle = (low + high) >> 1
-        if ends[middle] + middle < place:
-            low = middle + 1
-        else:
-            high = middle
-    row = low
-    element = place - low
-    next_end = ends[row]
+
+def leave(tails, piece, total):
+    """Leaves what a piece comes to as one word that is not 0, with -0 for 0: it is complete when it is seen."""
+    tile.store(tails[piece], tile.bitcast(-0.0 if total == 0 else total, tails.dtype), order="relaxed", scope="device")
+
+
+def left_by(tails, first, end, ACC):
+    """What pieces `first` to `end` come to, whose blocks start before this one; their words are set back to 0, from where the next launch starts."""
     total = tile.cast(0, ACC)
-    for item in range(ITEMS):
-        term = products[element]
-        if next_end <= element:
-            sums[row] = total
-            total = tile.cast(0, ACC)
-            row = row + 1
-            next_end = ends[row]
-        else:
-            total = total + term
-            element = element + 1
+    for piece in range(first + tile.lane_id(), end, 32):
+        word = tile.load(tails[piece], order="relaxed", scope="device")
+        while word == 0:
+            word = tile.load(tails[piece], order="relaxed", scope="device")
+        tile.store(tails[piece], 0, order="relaxed", scope="device")
+        total += tile.bitcast(word, ACC)
+    return tile.warp_reduce_sum(total)
 
-    # What threads before have of the row in which this one starts: sums of tails of equal rows.
-    for step in range(5):
-        other = tile.shuffle_up(total, 1 << step)
-        other_row = tile.shuffle_up(row, 1 << step)
-        if lane >= (1 << step) and other_row == row:
-            total = other + total
-    if lane == 31:
-        last_rows[warp] = row
-        last_sums[warp] = total
-    tile.barrier()
-    before = tile.cast(0, ACC)
-    before_row = 0
-    for w in range(warp):
-        before = (before if last_rows[w] == before_row else tile.cast(0, ACC)) + last_sums[w]
-        before_row = last_rows[w]
-    if row == before_row:
-        total = before + total
-    carried = tile.shuffle_up(total, 1)
-    if lane == 0:
-        carried = before
-    if row > low:
-        sums[low] = carried + sums[low]
-    # Somebody waits for the tail of a row that has begun and ends later.
-    if t == THREADS - 1 and first + row < y.shape[0]:
-        if row_offsets[first + row] < begin + elements:
-            left = tile.bitcast(-0.0 if total == 0 else total, tails.dtype)
-            tile.store(tails[part], left, order="relaxed", scope="device")
-    tile.barrier()
-    for r in range(t + 1, rows, THREADS):
-        y[first + r] = tile.cast(sums[r], y.dtype)
-    if warp == 0 and rows > 0:
-        others = tile.cast(0, ACC)
-        for earlier in range((row_offsets[first] + first) // PART + lane, part, 32):
-            left = tile.load(tails[earlier], order="relaxed", scope="device")
-            while left == 0:
-                left = tile.load(tails[earlier], order="relaxed", scope="device")
-            tile.store(tails[earlier], 0, order="relaxed", scope="device")
-            others += tile.bitcast(left, ACC)
-        others = tile.warp_reduce_sum(others)
-        if lane == 0:
-            y[first] = tile.cast(others + sums[0], y.dtype)
+
+@tessera.kernel
+def spmv(values: Tensor["Z", dtype], columns: Tensor["Z", int32], row_offsets: Tensor["B", int32], x: Tensor["N", dtype],
+         tails: Tensor["P", word], y: Tensor["M", dtype], ACC: ct.Constant, LANES: ct.Constant[int], LONG: ct.Constant[int]):
+    # The longest rows that LANES threads take alone.
+    SHORT = 4 * BATCH * LANES
+    column = tile.alloc_register[int32](BATCH)
+    factor = tile.alloc_register[ACC](BATCH)
+    lane = tile.lane_id()
+    warps = tile.block_size() // 32
+    # The first blocks have pieces, a warp each.
+    blocks = (tails.shape[0] + warps - 1) // warps
+    if tile.block_id() < blocks:
+        piece = tile.block_id() * warps + tile.warp_id()
+        at = piece * LONG
+        if piece < tails.shape[0] and at < columns.shape[0]:
+            row = ends_before(at + 1, 0, y.shape[0] - 1, row_offsets, 0)
+            first = row_offsets[row]
+            end = row_offsets[row + 1]
+            if end - first >= LONG:
+                # The first piece has what stands before its own element, too.
+                start = first if first > at - LONG else at
+                stop = tile.min(end, at + LONG)
+                total = tile.warp_reduce_sum(terms(column, factor, values, columns, x, start, stop, lane, 32, ACC))
+                if stop < end:
+                    if lane == 0:
+                        leave(tails, piece, total)
+                else:
+                    total = left_by(tails, (first + LONG - 1) // LONG, piece, ACC) + total
+                    if lane == 0:
+                        y[row] = tile.cast(total, y.dtype)
+    else:
+        row = (tile.block_id() - blocks) * (tile.block_size() // LANES) + tile.thread_id() // LANES
+        first = 0
+        end = 0
+        if row < y.shape[0]:
+            first = row_offsets[row]
+            end = row_offsets[row + 1]
+        total = tile.cast(0, ACC)
+        if end - first <= SHORT:
+            total = terms(column, factor, values, columns, x, first, end, lane % LANES, LANES, ACC)
+        total = over_lanes(total, LANES)
+        if row < y.shape[0] and end - first <= SHORT and lane % LANES == 0:
+            y[row] = tile.cast(total, y.dtype)
+        if tile.warp_reduce_max(end - first) > SHORT:
+            for owner in range(0, 32, LANES):
+                own_first = tile.shuffle(first, owner)
+                own_end = tile.shuffle(end, owner)
+                if own_end - own_first > SHORT and own_end - own_first < LONG:
+                    total = tile.warp_reduce_sum(terms(column, factor, values, columns, x, own_first, own_end, lane, 32, ACC))
+                    if lane == owner:
+                        y[row] = tile.cast(total, y.dtype)
 
 
 @tessera.kernel
@@ -185,7 +139,10 @@ def parts(columns: Tensor["Z", int32], row_offsets: Tensor["B", int32], starts: 
     """A warp finds the row in which a part of SIZE items starts."""
     part = tile.block_id() * (tile.block_size() // 32) + tile.warp_id()
     if part < starts.shape[0]:
-        row = start(part, SIZE, columns, row_offsets)
+        rows = row_offsets.shape[0] - 1
+        elements = columns.shape[0]
+        place = tile.min(part * SIZE, rows + elements)
+        row = ends_before(place, tile.max(place - elements, 0), tile.min(place, rows), row_offsets, 1)
         if tile.lane_id() == 0:
             starts[part] = row
 

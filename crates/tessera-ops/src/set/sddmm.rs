@@ -66,7 +66,7 @@ pub(crate) static SDDMM: Operator = Operator {
 const EACH: [usize; 2] = [32, 128];
 const ROUNDS: usize = 4;
 /// Elements of a row of which a group of threads has the loads on their way together.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 4;
 
 fn draw(draw: &mut Draw<'_>) -> Problem {
     let (sizes, spread) = sparse::drawn(draw);

@@ -59,13 +59,15 @@ pub(crate) static SPMV: Operator = Operator {
     no_specials: None,
     ladder: &[Rung {
         name: "rows",
-        about: "some threads of a warp a row: a long row is one warp's",
-        plan: |problem, policy, machine| plan_as(problem, policy, machine, false),
+        about: "a row is no more than one warp's, however long",
+        plan: |problem, policy, machine| plan_as(problem, policy, machine, i32::MAX as usize),
     }],
 };
 
-/// Items of a block that merges, as the kernels' file says.
-const PART: usize = 1408;
+/// Elements of a thread whose loads are on their way together, as the kernels' file says.
+const BATCH: usize = 4;
+/// Elements from which on a row is shared by warps: as many as each of them takes. A warp has done so many when others have had some rounds of rows.
+const LONG: usize = 1024;
 
 fn edges() -> Vec<Problem> {
     sparse::of_each(&[&sparse::SMALL[..], &[[5000, 3000, 40_000], [9, 50_000, 40_000]]].concat(), &[])
@@ -77,10 +79,10 @@ fn draw(draw: &mut Draw<'_>) -> Problem {
 }
 
 fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
-    plan_as(problem, policy, machine, matches!(machine, Machine::Gpu(_)))
+    plan_as(problem, policy, machine, LONG)
 }
 
-fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) -> Result<Plan, Unsupported> {
+fn plan_as(problem: &Problem, policy: Policy, machine: Machine, long: usize) -> Result<Plan, Unsupported> {
     let (storage, acc) = rows::storage(policy, "spmv")?;
     if storage.bits() < 16 {
         return Err(Unsupported(format!("spmv takes floats of 16, 32 and 64 bits, not `{policy}`")));
@@ -89,25 +91,19 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) ->
     let mut tensors = Vec::from(sparse::tensors(pattern, storage));
     tensors.push(TensorSpec::new("x", storage, [pattern.columns], Role::Input));
     tensors.push(TensorSpec::new("y", storage, [pattern.rows], Role::Output));
-    const ARRAYS: [&str; 5] = ["values", "columns", "row_offsets", "x", "y"];
-    let acc_type = ("ACC", Argument::Type(acc));
-    let launch = if merged {
-        let parts = sparse::parts(pattern, PART);
-        let word = if acc.bits() == 64 { DType::I64 } else { DType::I32 };
-        tensors.push(TensorSpec::new("tails", word, [parts], Role::Counter));
-        let mut arguments = rows::arrays(&tensors, &ARRAYS);
-        arguments.extend(rows::arrays(&tensors, &["tails"]));
-        arguments.push(acc_type);
-        LaunchSpec::new("spmv_merge", arguments, rows::grid(parts, 1)?)
-    } else {
-        let lanes = match machine {
-            Machine::Cpu => 1,
-            Machine::Gpu(_) => (pattern.elements / pattern.rows.max(1)).clamp(1, 32).next_power_of_two(),
-        };
-        let mut arguments = rows::arrays(&tensors, &ARRAYS);
-        arguments.extend([acc_type, ("LANES", Argument::Int(lanes as i64))]);
-        LaunchSpec::new("spmv_rows", arguments, rows::grid(pattern.rows * lanes, sparse::THREADS)?)
+    let pieces = pattern.elements.div_ceil(long).max(1);
+    let word = if acc.bits() == 64 { DType::I64 } else { DType::I32 };
+    tensors.push(TensorSpec::new("tails", word, [pieces], Role::Counter));
+    let lanes = match machine {
+        Machine::Cpu => 1,
+        Machine::Gpu(_) => (pattern.elements / pattern.rows.max(1) / BATCH).clamp(1, sparse::WARP).next_power_of_two(),
     };
+    let mut arguments = rows::arrays(&tensors, &["values", "columns", "row_offsets", "x", "tails", "y"]);
+    let constants = [("LANES", lanes), ("LONG", long)].map(|(name, number)| (name, Argument::Int(number as i64)));
+    arguments.push(("ACC", Argument::Type(acc)));
+    arguments.extend(constants);
+    let [of_pieces, of_rows] = [pieces * sparse::WARP, pattern.rows * lanes].map(|threads| threads.div_ceil(sparse::THREADS));
+    let launch = LaunchSpec::new("spmv", arguments, rows::grid(of_pieces + of_rows, 1)?);
     let elements = pattern.elements as u64;
     Ok(Plan {
         tensors,
