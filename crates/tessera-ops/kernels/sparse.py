@@ -1,8 +1,8 @@
 """Products with sparse matrices in CSR form: row r has the elements row_offsets[r] to row_offsets[r + 1] of values and columns. Sums are in ACC.
 
-Rows may be of any length, and nobody shall wait for who has a long one. A vector's product goes by rows, LANES threads each; a row longer than these
-do well with is its warp's, and a row of LONG elements or more (it has one whose number is a multiple of LONG) is shared by as many warps as it has
-such elements:
+Rows may be of any length, and nobody shall wait for who has a long one. A vector's product goes by rows, LANES threads each; a row of more than
+SHORT elements is its warp's, and one of LONG or more, which has elements whose numbers are multiples of LONG, is shared by as many warps as it has
+of these:
 
 ```text
 LONG = 4     elements   0 1 2 3 | 4 5 6 7 | 8 9         a row of elements 1 to 9: pieces 1 to 7 and 8 to 9
@@ -83,9 +83,8 @@ def left_by(tails, first, end, ACC):
 
 @tessera.kernel
 def spmv(values: Tensor["Z", dtype], columns: Tensor["Z", int32], row_offsets: Tensor["B", int32], x: Tensor["N", dtype],
-         tails: Tensor["P", word], y: Tensor["M", dtype], ACC: ct.Constant, LANES: ct.Constant[int], LONG: ct.Constant[int]):
-    # The longest rows that LANES threads take alone.
-    SHORT = 4 * BATCH * LANES
+         tails: Tensor["P", word], y: Tensor["M", dtype], ACC: ct.Constant, LANES: ct.Constant[int], SHORT: ct.Constant[int],
+         LONG: ct.Constant[int]):
     column = tile.alloc_register[int32](BATCH)
     factor = tile.alloc_register[ACC](BATCH)
     lane = tile.lane_id()

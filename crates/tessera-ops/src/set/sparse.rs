@@ -5,7 +5,7 @@ use std::ops::Range;
 use tessera_types::{Arch, DType};
 
 use crate::draw::Draw;
-use crate::operator::{Argument, Fill, Inputs, KernelFile, LaunchSpec, Machine, Role, TensorSpec, Unsupported};
+use crate::operator::{Fill, Inputs, KernelFile, Machine, Role, TensorSpec, Unsupported};
 use crate::pattern::{Pattern, Spread};
 use crate::problem::Problem;
 use crate::set::{rows, scan};

@@ -94,12 +94,16 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, long: usize) -> 
     let pieces = pattern.elements.div_ceil(long).max(1);
     let word = if acc.bits() == 64 { DType::I64 } else { DType::I32 };
     tensors.push(TensorSpec::new("tails", word, [pieces], Role::Counter));
-    let lanes = match machine {
-        Machine::Cpu => 1,
-        Machine::Gpu(_) => (pattern.elements / pattern.rows.max(1) / BATCH).clamp(1, sparse::WARP).next_power_of_two(),
+    // Threads that take a row, and the longest rows that they take without the rest of their warp: a few rounds of loads.
+    let [lanes, short] = match machine {
+        Machine::Cpu => [1, long],
+        Machine::Gpu(_) => {
+            let lanes = (pattern.elements / pattern.rows.max(1) / BATCH).clamp(1, sparse::WARP).next_power_of_two();
+            [lanes, 4 * BATCH * lanes]
+        }
     };
     let mut arguments = rows::arrays(&tensors, &["values", "columns", "row_offsets", "x", "tails", "y"]);
-    let constants = [("LANES", lanes), ("LONG", long)].map(|(name, number)| (name, Argument::Int(number as i64)));
+    let constants = [("LANES", lanes), ("SHORT", short), ("LONG", long)].map(|(name, number)| (name, Argument::Int(number as i64)));
     arguments.push(("ACC", Argument::Type(acc)));
     arguments.extend(constants);
     let [of_pieces, of_rows] = [pieces * sparse::WARP, pattern.rows * lanes].map(|threads| threads.div_ceil(sparse::THREADS));
