@@ -25,6 +25,9 @@ const SHARED: &[(&str, u64)] = &[("m", 30), ("n", 9000), ("elements", 40_000)];
 /// As many elements as a GPU takes in equal parts.
 const MERGED: &[(&str, u64)] = &[("m", 30), ("n", 3000), ("elements", 9000), ("k", 4)];
 
+/// Rows of which threads take several elements at once.
+const FULL: &[(&str, u64)] = &[("m", 97), ("n", 100), ("elements", 4000), ("k", 20)];
+
 /// What a GPU does, in so many launches.
 fn on_gpu(operator: &str, extents: &[(&'static str, u64)], launches: usize) -> Plan {
     let operator = tessera_ops::find(operator).expect("an operator of the library");
@@ -123,13 +126,13 @@ pub(super) const CASES: &[Case] = &[
         ..case("spmm", WITH_COLUMNS, "uniform", "fp32")
     },
     Case {
-        data: |_| on_gpu("sddmm", WITH_COLUMNS, 1),
+        data: |_| on_gpu("sddmm", FULL, 1),
         mutants: &[
             edit("the row is the one before", &[("A[row, k + v]", "A[tile.max(row - 1, 0), k + v]")]),
             edit("lanes add what they keep twice", &[("tile.shuffle_xor(given, LANES // 2)", "tile.shuffle_xor(kept, LANES // 2)")]),
             edit("half of the product is left out", &[("A.shape[1], LANES * VECTOR)", "A.shape[1] // 2, LANES * VECTOR)")]),
         ],
-        ..case("sddmm", WITH_COLUMNS, "power_law", "fp32")
+        ..case("sddmm", FULL, "power_law", "fp32")
     },
     Case {
         mutants: &[
