@@ -100,7 +100,10 @@ pub(super) const CASES: &[Case] = &[
         data: |_| on_gpu("spmv", SHARED, 1),
         mutants: &[
             edit("other pieces of a row are left out", &[("piece, ACC) + total", "piece, ACC) * 0 + total")]),
-            edit("the piece before is left out", &[("(first + LONG - 1) // LONG, piece,", "(first + LONG - 1) // LONG, piece - 1,")]),
+            edit(
+                "the piece before is left out",
+                &[("(first + LONG - 1) // LONG, piece,", "(first + LONG - 1) // LONG, piece - 1,")],
+            ),
             edit("what stands before the first piece is left out", &[("first if first > at - LONG else at", "at")]),
             edit("the warp's rows are their first elements", &[("own_end, lane, 32", "own_first + 32, lane, 32")]),
         ],
@@ -120,7 +123,10 @@ pub(super) const CASES: &[Case] = &[
     Case {
         mutants: &[
             edit("the last element is left out", &[("if i + step < end:", "if i + step < end - 1:")]),
-            edit("elements have the row of their first neighbour", &[("B[source[step], column + e]", "B[source[0], column + e]")]),
+            edit(
+                "elements have the row of their first neighbour",
+                &[("B[source[step], column + e]", "B[source[0], column + e]")],
+            ),
             edit("the last element is added again", &[("if i + step < end:", "if i < end:")]),
         ],
         ..case("spmm", WITH_COLUMNS, "uniform", "fp32")
@@ -129,7 +135,10 @@ pub(super) const CASES: &[Case] = &[
         data: |_| on_gpu("sddmm", FULL, 1),
         mutants: &[
             edit("the row is the one before", &[("A[row, k + v]", "A[tile.max(row - 1, 0), k + v]")]),
-            edit("lanes add what they keep twice", &[("tile.shuffle_xor(given, LANES // 2)", "tile.shuffle_xor(kept, LANES // 2)")]),
+            edit(
+                "lanes add what they keep twice",
+                &[("tile.shuffle_xor(given, LANES // 2)", "tile.shuffle_xor(kept, LANES // 2)")],
+            ),
             edit("half of the product is left out", &[("A.shape[1], LANES * VECTOR)", "A.shape[1] // 2, LANES * VECTOR)")]),
         ],
         ..case("sddmm", FULL, "power_law", "fp32")

@@ -64,12 +64,11 @@ pub(crate) static SPMM: Operator = Operator {
     }],
 };
 
-/// Elements from which on threads take equal parts, and items of a part: more where there are parts enough for all.
+/// Elements from which on threads take equal parts, and items of a part: so many that all threads are there at once, which are half of those that the
+/// device holds, since they have many registers.
 const MERGED: usize = 1 << 13;
 const LEAST: usize = 128;
 const MOST: usize = 1024;
-/// Parts for each group of threads that the device holds at once.
-const ROUNDS: usize = 4;
 
 fn further_suite() -> Vec<Problem> {
     let large = [[1 << 18, 1 << 18, 1 << 22], [1 << 16, 1 << 16, 1 << 22], [1 << 13, 1 << 13, 3_355_443]];
@@ -111,7 +110,7 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) ->
     };
     let shape = [("ACC", Argument::Type(acc)), ("LANES", Argument::Int(lanes as i64)), ("VECTOR", Argument::Int(vector as i64))];
     let launches = if merged {
-        let wanted = (pattern.rows + pattern.elements) * lanes * across / (sparse::resident(machine) * ROUNDS);
+        let wanted = (pattern.rows + pattern.elements) * lanes * across / (sparse::resident(machine) / 2);
         let size = wanted.next_power_of_two().clamp(LEAST, MOST);
         let parts = sparse::parts(pattern, size);
         let of_parts = |name| TensorSpec::new(name, acc, [parts, k], Role::Workspace);

@@ -66,7 +66,7 @@ pub(crate) static SPMV: Operator = Operator {
 
 /// Elements of a thread whose loads are on their way together, as the kernels' file says.
 const BATCH: usize = 4;
-/// Elements from which on a row is shared by warps: as many as each of them takes. A warp has done so many when others have had some rounds of rows.
+/// Elements from which on warps share a row, and that each of them takes.
 const LONG: usize = 1024;
 
 fn edges() -> Vec<Problem> {
@@ -103,7 +103,8 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, long: usize) -> 
         }
     };
     let mut arguments = rows::arrays(&tensors, &["values", "columns", "row_offsets", "x", "tails", "y"]);
-    let constants = [("LANES", lanes), ("SHORT", short), ("LONG", long)].map(|(name, number)| (name, Argument::Int(number as i64)));
+    let constants =
+        [("LANES", lanes), ("SHORT", short), ("LONG", long)].map(|(name, number)| (name, Argument::Int(number as i64)));
     arguments.push(("ACC", Argument::Type(acc)));
     arguments.extend(constants);
     let [of_pieces, of_rows] = [pieces * sparse::WARP, pattern.rows * lanes].map(|threads| threads.div_ceil(sparse::THREADS));
