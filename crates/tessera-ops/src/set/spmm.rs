@@ -64,11 +64,21 @@ pub(crate) static SPMM: Operator = Operator {
     }],
 };
 
-/// Elements from which on threads take equal parts, and items of a part: so many that all threads are there at once, which are half of those that the
-/// device holds, since they have many registers.
+/// Elements from which on threads take equal parts.
 const MERGED: usize = 1 << 13;
-const LEAST: usize = 128;
-const MOST: usize = 1024;
+/// The fewest and the most items of a part.
+const PARTS: [usize; 2] = [128, 1024];
+/// Bytes of B that a cache keeps beside what streams through it.
+const KEPT: usize = 32 << 20;
+
+/// Items of a part, for so many items of threads: all threads are there at once, which are half of those that the device holds, since they have many
+/// registers. Where B is larger than the cache they come one after the other, so that those that are there have rows of B in common.
+fn part(items: usize, b_bytes: usize, machine: Machine) -> usize {
+    let wanted = items / (sparse::resident(machine) / 2 * b_bytes.div_ceil(KEPT).max(1));
+    let [least, most] = PARTS;
+    // The nearest power of two.
+    (wanted * 2 / 3).next_power_of_two().clamp(least, most)
+}
 
 fn further_suite() -> Vec<Problem> {
     let large = [[1 << 18, 1 << 18, 1 << 22], [1 << 16, 1 << 16, 1 << 22], [1 << 13, 1 << 13, 3_355_443]];
@@ -110,8 +120,8 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) ->
     };
     let shape = [("ACC", Argument::Type(acc)), ("LANES", Argument::Int(lanes as i64)), ("VECTOR", Argument::Int(vector as i64))];
     let launches = if merged {
-        let wanted = (pattern.rows + pattern.elements) * lanes * across / (sparse::resident(machine) / 2);
-        let size = wanted.next_power_of_two().clamp(LEAST, MOST);
+        let b_bytes = packed_bytes(storage, (pattern.columns * k) as u64) as usize;
+        let size = part((pattern.rows + pattern.elements) * lanes * across, b_bytes, machine);
         let parts = sparse::parts(pattern, size);
         let of_parts = |name| TensorSpec::new(name, acc, [parts, k], Role::Workspace);
         tensors.push(TensorSpec::new("starts", DType::I32, [parts + 1], Role::Workspace));
