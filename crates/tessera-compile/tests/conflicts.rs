@@ -77,9 +77,9 @@ type Open = (&'static [Arch], [&'static str; 3], &'static [(&'static str, u64)])
 const BOTH: &[Arch] = &ARCHS;
 
 /// One that has none any more leaves the list. What is known of them: elements of 64 bits, two of a thread at a time (`fp64`); what scans leave between
-/// warps, and places that the data says (`scan.py`, `sort.py`, sparse matrices); neighbours that change places (`interleaved`); products of bytes,
+/// warps, and places that the data says (`scan.py`, `sort.py`); neighbours that change places (`interleaved`); products of bytes,
 /// most of them in batches, and bytes whose three axes are turned.
-const OPEN: [Open; 38] = [
+const OPEN: [Open; 37] = [
     (&[Arch::Sm80], ["attention", "attention", ""], &[("fp64", 256)]),
     (&[Arch::Sm90a], ["attention", "attention", ""], &[("fp64", 512)]),
     (&[Arch::Sm80], ["attention", "attention", "causal"], &[("fp64", 256)]),
@@ -116,7 +116,6 @@ const OPEN: [Open; 38] = [
     (BOTH, ["sort", "move", "order"], &[("int32", 4608)]),
     (BOTH, ["sort", "move", "values"], &[("int32", 4608)]),
     (BOTH, ["sparse24_gemm", "product", ""], &[("bf16", 1024), ("fp16", 1024)]),
-    (BOTH, ["spmv", "spmv_merge", "uniform"], &[("bf16", 0), ("fp16", 0), ("fp32", 0), ("fp64", 0)]),
     (BOTH, ["top_k", "select", "smallest"], &[("fp64", 8)]),
 ];
 

@@ -1,207 +1,165 @@
 """Products with sparse matrices in CSR form: row r has the elements row_offsets[r] to row_offsets[r + 1] of values and columns. Sums are in ACC.
 
-By rows: LANES threads take a row. By merging (Merrill and Garland, 2016, "Merge-based Parallel Sparse Matrix-vector Multiplication"): the ends of
-rows and the elements are merged to one list, of which everybody takes as many items, whatever the lengths of rows:
+Rows may be of any length, and nobody shall wait for who has a long one. A vector's product goes by rows, LANES threads each; a row of more than
+SHORT elements is its warp's, and one of LONG or more, which has elements whose numbers are multiples of LONG, is shared by as many warps as it has
+of these:
+
+```text
+LONG = 4     elements   0 1 2 3 | 4 5 6 7 | 8 9         a row of elements 1 to 9: pieces 1 to 7 and 8 to 9
+```
+
+A dense matrix's product goes by merging (Merrill and Garland, 2016, "Merge-based Parallel Sparse Matrix-vector Multiplication"): the ends of rows and
+the elements are merged to one list, of which everybody takes as many items:
 
 ```text
 rows a b c d of 2, 0, 3, 1 elements     list   0 1 a b 2 3 4 c 5 d        three items each: 0 1 a | b 2 3 | 4 c 5 | d
 ```
 
 Of each part the row that ends first (the `head`) and what follows the last end (the `tail`) may be shared with other parts. They are left in
-memory, and a second kernel adds tails to the head that they belong to, in the order of the parts: so results never depend on the order of blocks.
+memory, and a second kernel adds tails to the head that they belong to. Whoever adds up what several have left does so in their order: so results
+never depend on the order of blocks.
 """
 import cuda.tile as ct
 import tessera
-from tessera import Tensor, fp32, int32, tile
+from tessera import Tensor, int32, tile
 
-# Items of a thread in `spmv_merge`: odd, so that neighbours' lie in different banks.
-ITEMS = 7
-THREADS = 128
+# Elements of a thread whose loads are on their way together.
+BATCH = 4
 
 
 def over_lanes(total, LANES):
     """The sum of LANES neighbours, in all of them."""
-    if LANES > 16:
-        total += tile.shuffle_xor(total, 16)
-    if LANES > 8:
-        total += tile.shuffle_xor(total, 8)
-    if LANES > 4:
-        total += tile.shuffle_xor(total, 4)
-    if LANES > 2:
-        total += tile.shuffle_xor(total, 2)
     if LANES > 1:
-        total += tile.shuffle_xor(total, 1)
+        total = over_lanes(total + tile.shuffle_xor(total, LANES // 2), LANES // 2)
     return total
 
 
-@tessera.kernel
-def spmv_rows(values: Tensor["Z", dtype], columns: Tensor["Z", int32], row_offsets: Tensor["B", int32], x: Tensor["N", dtype],
-              y: Tensor["M", dtype], ACC: ct.Constant, LANES: ct.Constant[int]):
-    row = tile.linear_id() // LANES
-    lane = tile.linear_id() % LANES
-    total = tile.cast(0, ACC)
-    if row < y.shape[0]:
-        for i in range(row_offsets[row] + lane, row_offsets[row + 1], LANES):
-            total += tile.cast(values[i], ACC) * tile.cast(x[columns[i]], ACC)
-    total = over_lanes(total, LANES)
-    if row < y.shape[0] and lane == 0:
-        y[row] = tile.cast(total, y.dtype)
-
-
-def row_at(place, row_offsets, rows, elements):
-    """How many rows end among the first `place` items."""
-    low = tile.max(place - elements, 0)
-    high = tile.min(place, rows)
+def ends_before(place, low, high, row_offsets, ITEM):
+    """How many rows end among the first `place` items, `low` to `high`; the end of a row is itself so many items. A warp looks at 32 at a time."""
     while low < high:
-        middle = (low + high) // 2
-        if row_offsets[middle + 1] < place - middle:
-            low = middle + 1
-        else:
-            high = middle
+        step = (high - low + 31) >> 5
+        row = low + (tile.lane_id() + 1) * step - 1
+        ends = 0
+        if row < high:
+            if row_offsets[row + 1] + row * ITEM < place:
+                ends = 1
+        low += tile.warp_reduce_sum(ends) * step
+        high = tile.min(high, low + step - 1)
     return low
 
 
+def terms(column, factor, values, columns, x, first, end, lane, LANES, ACC):
+    """What elements `first` to `end` come to, of which a lane takes each LANES-th."""
+    total = tile.cast(0, ACC)
+    i = first + lane
+    while i < end:
+        for e in range(BATCH):
+            at = tile.min(i + e * LANES, end - 1)
+            column[e] = columns[at]
+            factor[e] = tile.cast(values[at], ACC)
+        for e in range(BATCH):
+            if i + e * LANES < end:
+                total += factor[e] * tile.cast(x[column[e]], ACC)
+        i += BATCH * LANES
+    return total
+
+
+def leave(tails, piece, total):
+    """Leaves what a piece comes to as one word that is not 0, with -0 for 0: it is complete when it is seen."""
+    tile.store(tails[piece], tile.bitcast(-0.0 if total == 0 else total, tails.dtype), order="relaxed", scope="device")
+
+
+def left_by(tails, first, end, ACC):
+    """What pieces `first` to `end` come to, whose blocks start before this one; their words are set back to 0, from where the next launch starts."""
+    total = tile.cast(0, ACC)
+    for piece in range(first + tile.lane_id(), end, 32):
+        word = tile.load(tails[piece], order="relaxed", scope="device")
+        while word == 0:
+            word = tile.load(tails[piece], order="relaxed", scope="device")
+        tile.store(tails[piece], 0, order="relaxed", scope="device")
+        total += tile.bitcast(word, ACC)
+    return tile.warp_reduce_sum(total)
+
+
 @tessera.kernel
-def parts(columns: Tensor["Z", int32], row_offsets: Tensor["B", int32], starts: Tensor["S", int32], PART: ct.Constant[int]):
-    """The row in which each part of PART items starts."""
-    part = tile.linear_id()
+def spmv(values: Tensor["Z", dtype], columns: Tensor["Z", int32], row_offsets: Tensor["B", int32], x: Tensor["N", dtype],
+         tails: Tensor["P", word], y: Tensor["M", dtype], ACC: ct.Constant, LANES: ct.Constant[int], SHORT: ct.Constant[int],
+         LONG: ct.Constant[int]):
+    column = tile.alloc_register[int32](BATCH)
+    factor = tile.alloc_register[ACC](BATCH)
+    lane = tile.lane_id()
+    warps = tile.block_size() // 32
+    # The first blocks have pieces, a warp each.
+    blocks = (tails.shape[0] + warps - 1) // warps
+    if tile.block_id() < blocks:
+        piece = tile.block_id() * warps + tile.warp_id()
+        at = piece * LONG
+        if piece < tails.shape[0] and at < columns.shape[0]:
+            row = ends_before(at + 1, 0, y.shape[0] - 1, row_offsets, 0)
+            first = row_offsets[row]
+            end = row_offsets[row + 1]
+            if end - first >= LONG:
+                # The first piece has what stands before its own element, too.
+                start = first if first > at - LONG else at
+                stop = tile.min(end, at + LONG)
+                total = tile.warp_reduce_sum(terms(column, factor, values, columns, x, start, stop, lane, 32, ACC))
+                if stop < end:
+                    if lane == 0:
+                        leave(tails, piece, total)
+                else:
+                    total = left_by(tails, (first + LONG - 1) // LONG, piece, ACC) + total
+                    if lane == 0:
+                        y[row] = tile.cast(total, y.dtype)
+    else:
+        row = (tile.block_id() - blocks) * (tile.block_size() // LANES) + tile.thread_id() // LANES
+        first = 0
+        end = 0
+        if row < y.shape[0]:
+            first = row_offsets[row]
+            end = row_offsets[row + 1]
+        total = tile.cast(0, ACC)
+        if end - first <= SHORT:
+            total = terms(column, factor, values, columns, x, first, end, lane % LANES, LANES, ACC)
+        total = over_lanes(total, LANES)
+        if row < y.shape[0] and end - first <= SHORT and lane % LANES == 0:
+            y[row] = tile.cast(total, y.dtype)
+        if tile.warp_reduce_max(end - first) > SHORT:
+            for owner in range(0, 32, LANES):
+                own_first = tile.shuffle(first, owner)
+                own_end = tile.shuffle(end, owner)
+                if own_end - own_first > SHORT and own_end - own_first < LONG:
+                    total = tile.warp_reduce_sum(terms(column, factor, values, columns, x, own_first, own_end, lane, 32, ACC))
+                    if lane == owner:
+                        y[row] = tile.cast(total, y.dtype)
+
+
+@tessera.kernel
+def parts(columns: Tensor["Z", int32], row_offsets: Tensor["B", int32], starts: Tensor["S", int32], SIZE: ct.Constant[int]):
+    """A warp finds the row in which a part of SIZE items starts."""
+    part = tile.block_id() * (tile.block_size() // 32) + tile.warp_id()
     if part < starts.shape[0]:
         rows = row_offsets.shape[0] - 1
         elements = columns.shape[0]
-        starts[part] = row_at(tile.min(part * PART, rows + elements), row_offsets, rows, elements)
+        place = tile.min(part * SIZE, rows + elements)
+        row = ends_before(place, tile.max(place - elements, 0), tile.min(place, rows), row_offsets, 1)
+        if tile.lane_id() == 0:
+            starts[part] = row
 
 
-@tessera.kernel
-def spmv_merge(values: Tensor["Z", dtype], columns: Tensor["Z", int32], row_offsets: Tensor["B", int32], x: Tensor["N", dtype],
-               starts: Tensor["S", int32], heads: Tensor["P", acc], tails: Tensor["P", acc], y: Tensor["M", dtype],
-               ACC: ct.Constant):
-    ends = tile.alloc_shared[int32](ITEMS * THREADS)
-    products = tile.alloc_shared[ACC](ITEMS * THREADS)
-    last_rows = tile.alloc_shared[int32](THREADS // 32)
-    last_sums = tile.alloc_shared[ACC](THREADS // 32)
-    column = tile.alloc_register[int32](ITEMS)
-    product = tile.alloc_register[ACC](ITEMS)
-    t = tile.thread_id()
-    part = tile.block_id()
-    all_rows = y.shape[0]
-    items = tile.min(ITEMS * THREADS, all_rows + columns.shape[0] - part * (ITEMS * THREADS))
-    first = starts[part]
-    rows = starts[part + 1] - first
-    begin = part * (ITEMS * THREADS) - first
-    elements = items - rows
-    # All loads of a thread are on their way before one is waited for.
-    if elements > 0:
-        for e in range(ITEMS):
-            at = begin + tile.min(t + e * THREADS, elements - 1)
-            column[e] = columns[at]
-            product[e] = tile.cast(values[at], ACC)
-        for e in range(ITEMS):
-            product[e] = product[e] * tile.cast(x[column[e]], ACC)
-        for e in range(ITEMS):
-            if t + e * THREADS < elements:
-                products[t + e * THREADS] = product[e]
-    for r in range(t, rows, THREADS):
-        ends[r] = row_offsets[first + r + 1] - begin
-    tile.barrier()
-
-    place = tile.min(t * ITEMS, items)
-    low = tile.max(place - elements, 0)
-    high = tile.min(place, rows)
-    while low < high:
-        middle = (low + high) // 2
-        if ends[middle] < place - middle:
-            low = middle + 1
-        else:
-            high = middle
-    row = low
-    element = place - low
-    total = tile.cast(0, ACC)
-    head = tile.cast(0, ACC)
-    head_row = -1
-    for e in range(ITEMS):
-        if place + e < items:
-            if row < rows and ends[row] <= element:
-                if head_row < 0:
-                    head = total
-                    head_row = row
-                else:
-                    y[first + row] = tile.cast(total, y.dtype)
-                total = tile.cast(0, ACC)
-                row = row + 1
-            else:
-                total = total + products[element]
-                element = element + 1
-
-    # What threads before have of the row in which this one starts: sums of tails of equal rows.
-    lane = tile.lane_id()
-    for step in range(5):
-        other = tile.shuffle_up(total, 1 << step)
-        other_row = tile.shuffle_up(row, 1 << step)
-        if lane >= (1 << step) and other_row == row:
-            total = other + total
-    if lane == 31:
-        last_rows[tile.warp_id()] = row
-        last_sums[tile.warp_id()] = total
-    tile.barrier()
-    before = tile.cast(0, ACC)
-    before_row = 0
-    for w in range(tile.warp_id()):
-        before = (before if last_rows[w] == before_row else tile.cast(0, ACC)) + last_sums[w]
-        before_row = last_rows[w]
-    if row == before_row:
-        total = before + total
-    carried = tile.shuffle_up(total, 1)
-    if lane == 0:
-        carried = before
-    if head_row == 0:
-        heads[part] = carried + head
-    if head_row > 0:
-        y[first + head_row] = tile.cast(carried + head, y.dtype)
-    if t == THREADS - 1:
-        tails[part] = total
-
-
-@tessera.kernel
-def spmv_join(starts: Tensor["S", int32], heads: Tensor["P", acc], tails: Tensor["P", acc], y: Tensor["M", dtype], ACC: ct.Constant):
-    """A warp takes the row that ends first in a part: its head, and the tails of the parts before in which it did not end."""
-    part = tile.linear_id() // 32
-    lane = tile.lane_id()
-    total = tile.cast(0, ACC)
-    ended = False
-    if part < heads.shape[0]:
-        ended = starts[part + 1] > starts[part]
-    if ended:
-        row = starts[part]
-        # The first part that ends in this row.
-        low = 0
-        high = part
-        while low < high:
-            middle = (low + high) // 2
-            if starts[middle + 1] < row:
-                low = middle + 1
-            else:
-                high = middle
-        for before in range(low + lane, part, 32):
-            total += tails[before]
-    total = tile.warp_reduce_sum(total)
-    if ended and lane == 0:
-        y[starts[part]] = tile.cast(total + heads[part], y.dtype)
-
-
-def add_rows(sums, values, columns, B, first, end, column, ACC, VECTOR):
-    """Adds the rows of B that elements `first` to `end` name, each times its element: four at a time, so that their loads are on their way together."""
-    fours = first + (end - first) // 4 * 4
-    for i in range(first, fours, 4):
-        for step in range(4):
-            v = tile.cast(values[i + step], ACC)
-            source = columns[i + step]
+def add_rows(sums, right, source, factor, values, columns, B, first, end, column, ACC, VECTOR):
+    """Adds the rows of B that elements `first` to `end` name, each times its element."""
+    for i in range(first, end, BATCH):
+        for step in range(BATCH):
+            at = tile.min(i + step, end - 1)
+            source[step] = columns[at]
+            factor[step] = tile.cast(values[at], ACC)
+        for step in range(BATCH):
             for e in range(VECTOR):
-                sums[e] = sums[e] + v * tile.cast(B[source, column + e], ACC)
-    for i in range(fours, end):
-        v = tile.cast(values[i], ACC)
-        source = columns[i]
-        for e in range(VECTOR):
-            sums[e] = sums[e] + v * tile.cast(B[source, column + e], ACC)
+                right[step, e] = B[source[step], column + e]
+        for step in range(BATCH):
+            if i + step < end:
+                for e in range(VECTOR):
+                    sums[e] = sums[e] + factor[step] * tile.cast(right[step, e], ACC)
 
 
 def put_row(target, row, column, sums, ACC, VECTOR):
@@ -217,94 +175,118 @@ def spmm_rows(values: Tensor["Z", dtype], columns: Tensor["Z", int32], row_offse
               C: Tensor["M", "N", dtype], ACC: ct.Constant, LANES: ct.Constant[int], VECTOR: ct.Constant[int]):
     """LANES threads take VECTOR columns each of a row of C."""
     sums = tile.alloc_register[ACC](VECTOR)
-    row = tile.linear_id() // LANES
-    column = (tile.block_id(1) * LANES + tile.linear_id() % LANES) * VECTOR
+    right = tile.alloc_register[dtype](BATCH, VECTOR)
+    source = tile.alloc_register[int32](BATCH)
+    factor = tile.alloc_register[ACC](BATCH)
+    row = tile.block_id() * (tile.block_size() // LANES) + tile.thread_id() // LANES
+    column = (tile.block_id(1) * LANES + tile.thread_id() % LANES) * VECTOR
     for e in range(VECTOR):
         sums[e] = tile.cast(0, ACC)
     if row < C.shape[0] and column < C.shape[1]:
-        add_rows(sums, values, columns, B, row_offsets[row], row_offsets[row + 1], column, ACC, VECTOR)
+        add_rows(sums, right, source, factor, values, columns, B, row_offsets[row], row_offsets[row + 1], column, ACC, VECTOR)
         put_row(C, row, column, sums, ACC, VECTOR)
 
 
 @tessera.kernel
 def spmm_merge(values: Tensor["Z", dtype], columns: Tensor["Z", int32], row_offsets: Tensor["R", int32], B: Tensor["K", "N", dtype],
                starts: Tensor["S", int32], heads: Tensor["P", "N", acc], tails: Tensor["P", "N", acc], C: Tensor["M", "N", dtype],
-               ACC: ct.Constant, PART: ct.Constant[int], LANES: ct.Constant[int], VECTOR: ct.Constant[int]):
-    """LANES threads take a part, VECTOR columns of C each."""
+               ACC: ct.Constant, SIZE: ct.Constant[int], LANES: ct.Constant[int], VECTOR: ct.Constant[int]):
+    """LANES threads take a part, VECTOR columns of C each. Of the row that ends first they leave what they have of it (the `head`)."""
     sums = tile.alloc_register[ACC](VECTOR)
-    part = tile.linear_id() // LANES
-    column = (tile.block_id(1) * LANES + tile.linear_id() % LANES) * VECTOR
+    right = tile.alloc_register[dtype](BATCH, VECTOR)
+    source = tile.alloc_register[int32](BATCH)
+    factor = tile.alloc_register[ACC](BATCH)
+    part = tile.block_id() * (tile.block_size() // LANES) + tile.thread_id() // LANES
+    column = (tile.block_id(1) * LANES + tile.thread_id() % LANES) * VECTOR
     for e in range(VECTOR):
         sums[e] = tile.cast(0, ACC)
     if part < heads.shape[0] and column < C.shape[1]:
         first = starts[part]
         last = starts[part + 1]
-        element = part * PART - first
-        stop = tile.min((part + 1) * PART, C.shape[0] + columns.shape[0]) - last
-        for row in range(first, last):
-            end = row_offsets[row + 1]
-            add_rows(sums, values, columns, B, element, end, column, ACC, VECTOR)
+        element = part * SIZE - first
+        stop = tile.min((part + 1) * SIZE, C.shape[0] + columns.shape[0]) - last
+        for row in range(first, last + 1):
+            end = stop
+            if row < last:
+                end = row_offsets[row + 1]
+            add_rows(sums, right, source, factor, values, columns, B, element, end, column, ACC, VECTOR)
             element = end
-            if row == first:
+            if row == last:
+                put_row(tails, part, column, sums, ACC, VECTOR)
+            elif row == first:
                 put_row(heads, part, column, sums, ACC, VECTOR)
             else:
                 put_row(C, row, column, sums, ACC, VECTOR)
-        add_rows(sums, values, columns, B, element, stop, column, ACC, VECTOR)
-        put_row(tails, part, column, sums, ACC, VECTOR)
 
 
 @tessera.kernel
-def spmm_join(starts: Tensor["S", int32], heads: Tensor["P", "N", acc], tails: Tensor["P", "N", acc], C: Tensor["M", "N", dtype],
-              ACC: ct.Constant):
-    """A thread takes a column of the row that ends first in a part."""
+def spmm_join(row_offsets: Tensor["R", int32], starts: Tensor["S", int32], heads: Tensor["P", "N", acc], tails: Tensor["P", "N", acc],
+              C: Tensor["M", "N", dtype], ACC: ct.Constant, SIZE: ct.Constant[int]):
+    """A thread takes a column of the row that ends first in a part: its head, and the tails of the parts before from where the row begins."""
     part = tile.block_id(0)
     column = tile.block_id(1) * tile.block_size() + tile.thread_id()
     row = starts[part]
     if starts[part + 1] > row and column < C.shape[1]:
-        # The first part that ends in this row.
-        low = 0
-        high = part
-        while low < high:
-            middle = (low + high) // 2
-            if starts[middle + 1] < row:
-                low = middle + 1
-            else:
-                high = middle
         total = tile.cast(0, ACC)
-        for before in range(low, part):
+        for before in range((row_offsets[row] + row) // SIZE, part):
             total += tails[before, column]
         C[row, column] = tile.cast(total + heads[part, column], C.dtype)
 
 
+def share_out(sums, COUNT, LANES):
+    """The sums of LANES neighbours, COUNT each, shared out: a lane is left with those of its part of the COUNT, or lanes have one together."""
+    if LANES > 1 and COUNT > 1:
+        half = COUNT // 2
+        upper = (tile.lane_id() & (LANES // 2)) != 0
+        for e in range(half):
+            given = sums[e] if upper else sums[e + half]
+            kept = sums[e + half] if upper else sums[e]
+            sums[e] = kept + tile.shuffle_xor(given, LANES // 2)
+        share_out(sums, half, LANES // 2)
+    elif LANES > 1:
+        sums[0] = over_lanes(sums[0], LANES)
+
+
 @tessera.kernel
 def sddmm(A: Tensor["M", "K", dtype], B: Tensor["N", "K", dtype], columns: Tensor["Z", int32], row_offsets: Tensor["R", int32],
-          y: Tensor["Z", dtype], ACC: ct.Constant, EACH: ct.Constant[int], LANES: ct.Constant[int], VECTOR: ct.Constant[int]):
-    """LANES threads take EACH elements of the pattern, one after the other: a row of A times a row of B."""
-    elements = columns.shape[0]
-    lane = tile.linear_id() % LANES
-    begin = tile.linear_id() // LANES * EACH
-    # The row of an element: the first that ends behind it.
+          y: Tensor["Z", dtype], ACC: ct.Constant, EACH: ct.Constant[int], LANES: ct.Constant[int], VECTOR: ct.Constant[int],
+          AT_ONCE: ct.Constant[int]):
+    """A warp takes EACH elements of the pattern, of a row at a time: LANES threads take AT_ONCE of them, a row of A times as many rows of B."""
+    SHARED = max(LANES // AT_ONCE, 1)
+    KEPT = max(AT_ONCE // LANES, 1)
+    source = tile.alloc_register[int32](AT_ONCE)
+    sums = tile.alloc_register[ACC](AT_ONCE)
+    left = tile.alloc_register[ACC](VECTOR)
+    lane = tile.lane_id() % LANES
+    own = tile.lane_id() // LANES * AT_ONCE
+    element = (tile.block_id() * (tile.block_size() // 32) + tile.warp_id()) * EACH
+    stop = tile.min(element + EACH, columns.shape[0])
     row = 0
-    high = A.shape[0] - 1
-    place = tile.min(begin, elements - 1)
-    while row < high:
-        middle = (row + high) // 2
-        if row_offsets[middle + 1] <= place:
-            row = middle + 1
-        else:
-            high = middle
-    for step in range(EACH):
-        element = tile.min(begin + step, elements - 1)
-        while row_offsets[row + 1] <= element:
-            row = row + 1
-        column = columns[element]
-        total = tile.cast(0, ACC)
-        for k in range(lane * VECTOR, A.shape[1], LANES * VECTOR):
-            for e in range(VECTOR):
-                total += tile.cast(A[row, k + e], ACC) * tile.cast(B[column, k + e], ACC)
-        total = over_lanes(total, LANES)
-        if lane == 0 and begin + step < elements:
-            y[element] = tile.cast(total, y.dtype)
+    while element < stop:
+        end = row_offsets[row + 1]
+        if end <= element:
+            row = ends_before(element + 1, row + 1, A.shape[0] - 1, row_offsets, 0)
+            end = row_offsets[row + 1]
+        end = tile.min(end, stop)
+        while element < end:
+            for e in range(AT_ONCE):
+                source[e] = columns[tile.min(element + own + e, end - 1)]
+                sums[e] = tile.cast(0, ACC)
+            for k in range(lane * VECTOR, A.shape[1], LANES * VECTOR):
+                for v in range(VECTOR):
+                    left[v] = tile.cast(A[row, k + v], ACC)
+                for e in range(AT_ONCE):
+                    for v in range(VECTOR):
+                        sums[e] = sums[e] + left[v] * tile.cast(B[source[e], k + v], ACC)
+            share_out(sums, AT_ONCE, LANES)
+            at = element + own + lane // SHARED * KEPT
+            if lane % SHARED == 0:
+                for e in range(KEPT):
+                    if at + e < end:
+                        y[at + e] = tile.cast(sums[e], y.dtype)
+            element += 32 // LANES * AT_ONCE
+        element = end
+        row = row + 1
 
 
 def bisect(array, wanted, end, STEPS, RIGHT):

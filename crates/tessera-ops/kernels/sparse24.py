@@ -74,32 +74,33 @@ def copy_places(x, y, TM: ct.Constant[int], TK: ct.Constant[int]):
     ct.store(y, (i, j), ct.where((row < x.shape[0]) & (column < x.shape[1]), words, FIRST_PLACES))
 
 
-# Rows and columns of C that a block of four warps makes, each 64 x 32, and products of a round, of which half are made.
+# Rows and columns of C that a block of four warps makes, each 32 of the columns, and products of a round, of which half are made.
 ROWS = 128
-COLUMNS = 64
+COLUMNS = 128
+# Columns that are stored at a time: with room for more, sm_86 and its like had none for a block, and others for two.
+STRIP = 16
 STEPS = 64
 HALF = STEPS // 2
 # Rounds that are in shared memory or on their way there.
 STAGES = 3
-# Elements that a thread brings at a time, and how often it does so for each factor in a round.
+# Elements that a thread brings at a time.
 VECTOR = 8
-VALUES = ROWS * HALF // VECTOR // 128
-BRINGS = STEPS * COLUMNS // VECTOR // 128
 # Lines of shared memory are 16 bytes longer than their elements, so that rows of a fragment lie in different banks.
 PAD = 8
 
 
-def bring_round(left, words, right, values, places, B, row, column, k):
+def bring_round(left, words, right, values, places, B, row, column, k, slot):
     """Begins to bring what the round from k on multiplies to its slot; rounds behind the last one are empty."""
     t = tile.thread_id()
-    slot = k // STEPS % STAGES
     if k < B.shape[0]:
-        for e in range(VALUES):
-            at = (t + 128 * e) * VECTOR
-            tile.cp_async(left[slot * ROWS + at // HALF, at % HALF], values[row + at // HALF, k // 2 + at % HALF], VECTOR)
-        for e in range(BRINGS):
-            at = (t + 128 * e) * VECTOR
-            tile.cp_async(right[slot * STEPS + at // COLUMNS, at % COLUMNS], B[k + at // COLUMNS, column + at % COLUMNS], VECTOR)
+        i = t // (HALF // VECTOR)
+        h = t % (HALF // VECTOR) * VECTOR
+        for e in range(0, ROWS, 128 * VECTOR // HALF):
+            tile.cp_async(left[slot * ROWS + i + e, h], values[row + i + e, k // 2 + h], VECTOR)
+        step = t // (COLUMNS // VECTOR)
+        j = t % (COLUMNS // VECTOR) * VECTOR
+        for e in range(0, STEPS, 128 * VECTOR // COLUMNS):
+            tile.cp_async(right[slot * STEPS + step + e, j], B[k + step + e, column + j], VECTOR)
         tile.cp_async(words[slot * ROWS + t, 0], places[row + t, k // 32], 2)
     tile.commit_group()
 
@@ -112,19 +113,25 @@ def multiply_row(c_0, c_1, a, where, left, words, i, step, b_0, below_0, b_1, be
     tile.fragment_mma_sparse(c_1, a, where, b_1, below_1)
 
 
-def put_row(c_0, c_1, sums, i, j):
-    tile.fragment_store(sums[i, j], c_0)
-    tile.fragment_store(sums[i, j + 16], c_1)
+def put_column(sums, c_0, c_1, c_2, c_3, c_4, c_5, c_6, c_7):
+    tile.fragment_store(sums[0, 0], c_0)
+    tile.fragment_store(sums[16, 0], c_1)
+    tile.fragment_store(sums[32, 0], c_2)
+    tile.fragment_store(sums[48, 0], c_3)
+    tile.fragment_store(sums[64, 0], c_4)
+    tile.fragment_store(sums[80, 0], c_5)
+    tile.fragment_store(sums[96, 0], c_6)
+    tile.fragment_store(sums[112, 0], c_7)
 
 
 @tessera.kernel(num_warps=4)
 def product(values: Tensor["I", "H", dtype], places: Tensor["I", "W", int32], B: Tensor["K", "J", dtype], C: Tensor["M", "N", dtype]):
     """The factors are of whole blocks and rounds. A warp multiplies 16 x 32 elements, of which 16 x 16 are stored, by 32 x 16; the loads of later
-    rounds run meanwhile."""
+    rounds run meanwhile. What it has of B serves all rows of the block, since elements of B are read one by one."""
     left = tile.alloc_shared[dtype](STAGES * ROWS, HALF + PAD)
     words = tile.alloc_shared[int32](STAGES * ROWS, 2)
     right = tile.alloc_shared[dtype](STAGES * STEPS, COLUMNS + PAD)
-    sums = tile.alloc_shared[fp32](ROWS, COLUMNS + PAD)
+    sums = tile.alloc_shared[fp32](ROWS, STRIP + PAD)
     a = tile.fragment[dtype]("a")
     where = tile.fragment[int32]("places")
     b_0 = tile.fragment[dtype]("b")
@@ -139,6 +146,14 @@ def product(values: Tensor["I", "H", dtype], places: Tensor["I", "W", int32], B:
     c_21 = tile.fragment[fp32]("accumulator")
     c_30 = tile.fragment[fp32]("accumulator")
     c_31 = tile.fragment[fp32]("accumulator")
+    c_40 = tile.fragment[fp32]("accumulator")
+    c_41 = tile.fragment[fp32]("accumulator")
+    c_50 = tile.fragment[fp32]("accumulator")
+    c_51 = tile.fragment[fp32]("accumulator")
+    c_60 = tile.fragment[fp32]("accumulator")
+    c_61 = tile.fragment[fp32]("accumulator")
+    c_70 = tile.fragment[fp32]("accumulator")
+    c_71 = tile.fragment[fp32]("accumulator")
     tile.fragment_fill(c_00, 0.0)
     tile.fragment_fill(c_01, 0.0)
     tile.fragment_fill(c_10, 0.0)
@@ -147,36 +162,51 @@ def product(values: Tensor["I", "H", dtype], places: Tensor["I", "W", int32], B:
     tile.fragment_fill(c_21, 0.0)
     tile.fragment_fill(c_30, 0.0)
     tile.fragment_fill(c_31, 0.0)
+    tile.fragment_fill(c_40, 0.0)
+    tile.fragment_fill(c_41, 0.0)
+    tile.fragment_fill(c_50, 0.0)
+    tile.fragment_fill(c_51, 0.0)
+    tile.fragment_fill(c_60, 0.0)
+    tile.fragment_fill(c_61, 0.0)
+    tile.fragment_fill(c_70, 0.0)
+    tile.fragment_fill(c_71, 0.0)
     t = tile.thread_id()
     row = tile.block_id(1) * ROWS
     column = tile.block_id(0) * COLUMNS
-    i = tile.warp_id() // 2 * 64
-    j = tile.warp_id() % 2 * 32
-    for k in range(0, (STAGES - 1) * STEPS, STEPS):
-        bring_round(left, words, right, values, places, B, row, column, k)
+    own = tile.warp_id() * 32
+    for slot in range(STAGES - 1):
+        bring_round(left, words, right, values, places, B, row, column, slot * STEPS, slot)
+    slot = 0
+    ahead = STAGES - 1
     for k in range(0, B.shape[0], STEPS):
         tile.wait_group(STAGES - 2)
         tile.barrier()
-        bring_round(left, words, right, values, places, B, row, column, k + (STAGES - 1) * STEPS)
-        slot = k // STEPS % STAGES
-        first = slot * ROWS + i
+        bring_round(left, words, right, values, places, B, row, column, k + (STAGES - 1) * STEPS, ahead)
+        first = slot * ROWS
         for step in range(0, STEPS, 32):
-            tile.fragment_load(b_0, right[slot * STEPS + step, j])
-            tile.fragment_load(b_1, right[slot * STEPS + step, j + 16])
-            tile.fragment_load(below_0, right[slot * STEPS + step + 16, j])
-            tile.fragment_load(below_1, right[slot * STEPS + step + 16, j + 16])
+            tile.fragment_load(b_0, right[slot * STEPS + step, own])
+            tile.fragment_load(b_1, right[slot * STEPS + step, own + 16])
+            tile.fragment_load(below_0, right[slot * STEPS + step + 16, own])
+            tile.fragment_load(below_1, right[slot * STEPS + step + 16, own + 16])
             multiply_row(c_00, c_01, a, where, left, words, first, step, b_0, below_0, b_1, below_1)
             multiply_row(c_10, c_11, a, where, left, words, first + 16, step, b_0, below_0, b_1, below_1)
             multiply_row(c_20, c_21, a, where, left, words, first + 32, step, b_0, below_0, b_1, below_1)
             multiply_row(c_30, c_31, a, where, left, words, first + 48, step, b_0, below_0, b_1, below_1)
-    put_row(c_00, c_01, sums, i, j)
-    put_row(c_10, c_11, sums, i + 16, j)
-    put_row(c_20, c_21, sums, i + 32, j)
-    put_row(c_30, c_31, sums, i + 48, j)
-    tile.barrier()
-    for e in range(ROWS * COLUMNS // 128):
-        at = t + 128 * e
-        i = at // COLUMNS
-        j = at % COLUMNS
-        if row + i < C.shape[0] and column + j < C.shape[1]:
-            C[row + i, column + j] = sums[i, j]
+            multiply_row(c_40, c_41, a, where, left, words, first + 64, step, b_0, below_0, b_1, below_1)
+            multiply_row(c_50, c_51, a, where, left, words, first + 80, step, b_0, below_0, b_1, below_1)
+            multiply_row(c_60, c_61, a, where, left, words, first + 96, step, b_0, below_0, b_1, below_1)
+            multiply_row(c_70, c_71, a, where, left, words, first + 112, step, b_0, below_0, b_1, below_1)
+        slot = slot + 1 if slot < STAGES - 1 else 0
+        ahead = ahead + 1 if ahead < STAGES - 1 else 0
+    for strip in range(0, COLUMNS, STRIP):
+        tile.barrier()
+        if strip == own:
+            put_column(sums, c_00, c_10, c_20, c_30, c_40, c_50, c_60, c_70)
+        if strip == own + 16:
+            put_column(sums, c_01, c_11, c_21, c_31, c_41, c_51, c_61, c_71)
+        tile.barrier()
+        for e in range(t, ROWS * STRIP, 128):
+            i = e // STRIP
+            j = e % STRIP
+            if row + i < C.shape[0] and column + strip + j < C.shape[1]:
+                C[row + i, column + strip + j] = sums[i, j]

@@ -62,8 +62,12 @@ pub(crate) static SDDMM: Operator = Operator {
     ladder: &[],
 };
 
-/// Elements that a group of threads takes one after the other: neighbours mostly have one row of A.
-const EACH: usize = 8;
+/// The fewest and the most elements that a warp takes one after the other, and how many warps there shall be for each that the device holds.
+const EACH: [usize; 2] = [32, 128];
+const ON_A_CPU: usize = 1024;
+const ROUNDS: usize = 4;
+/// Elements of a row of which a group of threads has the loads on their way together.
+const AT_ONCE: usize = 4;
 
 fn draw(draw: &mut Draw<'_>) -> Problem {
     let (sizes, spread) = sparse::drawn(draw);
@@ -91,9 +95,19 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     };
     let mut arguments = rows::arrays(&tensors, &["A", "B", "columns", "row_offsets", "y"]);
     arguments.push(("ACC", Argument::Type(acc)));
-    let constants = [("EACH", EACH), ("LANES", lanes), ("VECTOR", vector)];
+    // No more than the groups of a warp find in half a row.
+    let at_once = (pattern.elements / pattern.rows.max(1) * lanes / (2 * sparse::WARP)).clamp(1, AT_ONCE);
+    let [least, most] = EACH;
+    let each = match machine {
+        Machine::Cpu => ON_A_CPU,
+        Machine::Gpu(_) => {
+            let warps = sparse::resident(machine) / sparse::WARP * ROUNDS;
+            (pattern.elements / warps).next_power_of_two().clamp(least, most)
+        }
+    };
+    let constants = [("EACH", each), ("LANES", lanes), ("VECTOR", vector), ("AT_ONCE", 1 << at_once.ilog2())];
     arguments.extend(constants.map(|(name, number)| (name, Argument::Int(number as i64))));
-    let grid = rows::grid(pattern.elements.div_ceil(EACH) * lanes, sparse::THREADS)?;
+    let grid = rows::grid(pattern.elements.div_ceil(each), sparse::THREADS / sparse::WARP)?;
     let elements = pattern.elements as u64;
     Ok(Plan {
         tensors,

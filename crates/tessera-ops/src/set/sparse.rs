@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use tessera_types::DType;
+use tessera_types::{Arch, DType};
 
 use crate::draw::Draw;
-use crate::operator::{Argument, Fill, Inputs, KernelFile, LaunchSpec, Machine, Role, TensorSpec, Unsupported};
+use crate::operator::{Fill, Inputs, KernelFile, Machine, Role, TensorSpec, Unsupported};
 use crate::pattern::{Pattern, Spread};
 use crate::problem::Problem;
 use crate::set::{rows, scan};
@@ -18,6 +18,7 @@ pub(crate) const TYPES: &[(&str, DType)] = &[("columns", DType::I32), ("row_offs
 
 /// Threads of a block of these kernels.
 pub(crate) const THREADS: usize = 128;
+pub(crate) const WARP: usize = Arch::WARP as usize;
 
 /// Threads that a machine holds at once: beside them there is work for whoever is done early.
 pub(crate) fn resident(machine: Machine) -> usize {
@@ -105,31 +106,9 @@ pub(crate) fn vector(k: usize, storage: DType) -> usize {
     (0..=most.ilog2()).rev().map(|bit| 1 << bit).find(|&vector| k.is_multiple_of(vector)).unwrap_or(1)
 }
 
-/// A product's list of ends and elements in parts of so many.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Parts {
-    pub(crate) size: usize,
-    pub(crate) count: usize,
-}
-
-impl Parts {
-    pub(crate) fn of(pattern: Pattern, size: usize) -> Parts {
-        Parts { size, count: (pattern.rows + pattern.elements).div_ceil(size) }
-    }
-
-    /// Where parts start, and what they leave: a row of so many sums for the row that ends first, and for what follows the last end.
-    pub(crate) fn tensors(self, acc: DType, row: &[usize]) -> [TensorSpec; 3] {
-        let sums = |name| TensorSpec::new(name, acc, [&[self.count], row].concat(), Role::Workspace);
-        let starts = TensorSpec::new("starts", DType::I32, [self.count + 1], Role::Workspace);
-        [starts, sums("heads"), sums("tails")]
-    }
-
-    /// The launch that says where parts start.
-    pub(crate) fn launch(self, tensors: &[TensorSpec]) -> Result<LaunchSpec, Unsupported> {
-        let mut arguments = rows::arrays(tensors, &["columns", "row_offsets", "starts"]);
-        arguments.push(("PART", Argument::Int(self.size as i64)));
-        Ok(LaunchSpec::new("parts", arguments, rows::grid(self.count + 1, THREADS)?))
-    }
+/// Parts of so many items of the list of a matrix's ends of rows and elements.
+pub(crate) fn parts(pattern: Pattern, size: usize) -> usize {
+    (pattern.rows + pattern.elements).div_ceil(size)
 }
 
 /// A matrix's rows, as a reference reads them: tensors `values`, `columns` and `offsets` of a plan.

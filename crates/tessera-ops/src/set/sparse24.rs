@@ -256,7 +256,7 @@ fn bits_of(policy: Policy, operator: &str) -> Result<(DType, DType), Unsupported
 
 /// Rows and columns of a block and products of a round, as the kernel says.
 const ROWS: usize = 128;
-const COLUMNS: usize = 64;
+const COLUMNS: usize = 128;
 const STEPS: usize = 64;
 
 fn multiply(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {

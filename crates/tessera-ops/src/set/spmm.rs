@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tessera_types::{DType, ErrorModel, Policy};
 
-use super::sparse::{self, Parts, Rows};
+use super::sparse::{self, Rows};
 use crate::draw::Draw;
 use crate::element::{RunningSum, storable, underflow};
 use crate::operator::{
@@ -64,12 +64,21 @@ pub(crate) static SPMM: Operator = Operator {
     }],
 };
 
-/// Elements from which on threads take equal parts, and items of a part: more where there are parts enough for all.
+/// Elements from which on threads take equal parts.
 const MERGED: usize = 1 << 13;
-const LEAST: usize = 128;
-const MOST: usize = 1024;
-/// Parts for each group of threads that the device holds at once.
-const ROUNDS: usize = 4;
+/// The fewest and the most items of a part.
+const PARTS: [usize; 2] = [128, 1024];
+/// Bytes of B that a cache keeps beside what streams through it.
+const KEPT: usize = 32 << 20;
+
+/// Items of a part, for so many items of threads: all threads are there at once, which are half of those that the device holds, since they have many
+/// registers. Where B is larger than the cache they come one after the other, so that those that are there have rows of B in common.
+fn part(items: usize, b_bytes: usize, machine: Machine) -> usize {
+    let wanted = items / (sparse::resident(machine) / 2 * b_bytes.div_ceil(KEPT).max(1));
+    let [least, most] = PARTS;
+    // The nearest power of two.
+    (wanted * 2 / 3).next_power_of_two().clamp(least, most)
+}
 
 fn further_suite() -> Vec<Problem> {
     let large = [[1 << 18, 1 << 18, 1 << 22], [1 << 16, 1 << 16, 1 << 22], [1 << 13, 1 << 13, 3_355_443]];
@@ -111,19 +120,25 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) ->
     };
     let shape = [("ACC", Argument::Type(acc)), ("LANES", Argument::Int(lanes as i64)), ("VECTOR", Argument::Int(vector as i64))];
     let launches = if merged {
-        let wanted = (pattern.rows + pattern.elements) * lanes * across / (sparse::resident(machine) * ROUNDS);
-        let parts = Parts::of(pattern, wanted.next_power_of_two().clamp(LEAST, MOST));
-        tensors.extend(parts.tensors(acc, &[k]));
+        let b_bytes = packed_bytes(storage, (pattern.columns * k) as u64) as usize;
+        let size = part((pattern.rows + pattern.elements) * lanes * across, b_bytes, machine);
+        let parts = sparse::parts(pattern, size);
+        let of_parts = |name| TensorSpec::new(name, acc, [parts, k], Role::Workspace);
+        tensors.push(TensorSpec::new("starts", DType::I32, [parts + 1], Role::Workspace));
+        tensors.extend(["heads", "tails"].map(of_parts));
+        let size = ("SIZE", Argument::Int(size as i64));
+        let mut starts = rows::arrays(&tensors, &["columns", "row_offsets", "starts"]);
+        starts.push(size);
         let mut merge = rows::arrays(&tensors, &ARRAYS);
         merge.extend(rows::arrays(&tensors, &["starts", "heads", "tails"]));
         merge.extend(shape);
-        merge.push(("PART", Argument::Int(parts.size as i64)));
-        let mut join = rows::arrays(&tensors, &["starts", "heads", "tails", "C"]);
-        join.push(shape[0]);
-        let [blocks, ..] = rows::grid(parts.count, 1)?;
+        merge.push(size);
+        let mut join = rows::arrays(&tensors, &["row_offsets", "starts", "heads", "tails", "C"]);
+        join.extend([shape[0], size]);
+        let [blocks, ..] = rows::grid(parts, 1)?;
         vec![
-            parts.launch(&tensors)?,
-            LaunchSpec::new("spmm_merge", merge, grid(parts.count)?),
+            LaunchSpec::new("parts", starts, rows::grid(parts + 1, sparse::THREADS / sparse::WARP)?),
+            LaunchSpec::new("spmm_merge", merge, grid(parts)?),
             LaunchSpec::new("spmm_join", join, [blocks, k.div_ceil(sparse::THREADS) as u32, 1]),
         ]
     } else {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tessera_types::{DType, ErrorModel, Policy};
 
-use super::sparse::{self, Parts, Rows};
+use super::sparse::{self, Rows};
 use crate::draw::Draw;
 use crate::element::{storable, sum, underflow};
 use crate::operator::{
@@ -59,15 +59,15 @@ pub(crate) static SPMV: Operator = Operator {
     no_specials: None,
     ladder: &[Rung {
         name: "rows",
-        about: "some threads of a warp a row: a long row is one warp's",
-        plan: |problem, policy, machine| plan_as(problem, policy, machine, false),
+        about: "a row is no more than one warp's, however long",
+        plan: |problem, policy, machine| plan_as(problem, policy, machine, i32::MAX as usize),
     }],
 };
 
-/// Items of a block that merges, as the kernels' file says.
-const PART: usize = 896;
-/// Elements from which on all blocks take equal parts: below it one launch takes less than three.
-const MERGED: usize = 1 << 15;
+/// Elements of a thread whose loads are on their way together, as the kernels' file says.
+const BATCH: usize = 4;
+/// Elements from which on warps share a row, and that each of them takes.
+const LONG: usize = 1024;
 
 fn edges() -> Vec<Problem> {
     sparse::of_each(&[&sparse::SMALL[..], &[[5000, 3000, 40_000], [9, 50_000, 40_000]]].concat(), &[])
@@ -79,11 +79,10 @@ fn draw(draw: &mut Draw<'_>) -> Problem {
 }
 
 fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
-    let merged = matches!(machine, Machine::Gpu(_)) && problem.get("elements") as usize >= MERGED;
-    plan_as(problem, policy, machine, merged)
+    plan_as(problem, policy, machine, LONG)
 }
 
-fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) -> Result<Plan, Unsupported> {
+fn plan_as(problem: &Problem, policy: Policy, machine: Machine, long: usize) -> Result<Plan, Unsupported> {
     let (storage, acc) = rows::storage(policy, "spmv")?;
     if storage.bits() < 16 {
         return Err(Unsupported(format!("spmv takes floats of 16, 32 and 64 bits, not `{policy}`")));
@@ -92,34 +91,28 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, merged: bool) ->
     let mut tensors = Vec::from(sparse::tensors(pattern, storage));
     tensors.push(TensorSpec::new("x", storage, [pattern.columns], Role::Input));
     tensors.push(TensorSpec::new("y", storage, [pattern.rows], Role::Output));
-    const ARRAYS: [&str; 5] = ["values", "columns", "row_offsets", "x", "y"];
-    let acc_type = ("ACC", Argument::Type(acc));
-    let launches = if merged {
-        let parts = Parts::of(pattern, PART);
-        tensors.extend(parts.tensors(acc, &[]));
-        let mut merge = rows::arrays(&tensors, &ARRAYS);
-        merge.extend(rows::arrays(&tensors, &["starts", "heads", "tails"]));
-        merge.push(acc_type);
-        let mut join = rows::arrays(&tensors, &["starts", "heads", "tails", "y"]);
-        join.push(acc_type);
-        vec![
-            parts.launch(&tensors)?,
-            LaunchSpec::new("spmv_merge", merge, rows::grid(parts.count, 1)?),
-            LaunchSpec::new("spmv_join", join, rows::grid(parts.count, sparse::THREADS / 32)?),
-        ]
-    } else {
-        let lanes = match machine {
-            Machine::Cpu => 1,
-            Machine::Gpu(_) => (pattern.elements / pattern.rows.max(1)).clamp(1, 32).next_power_of_two(),
-        };
-        let mut arguments = rows::arrays(&tensors, &ARRAYS);
-        arguments.extend([acc_type, ("LANES", Argument::Int(lanes as i64))]);
-        vec![LaunchSpec::new("spmv_rows", arguments, rows::grid(pattern.rows * lanes, sparse::THREADS)?)]
+    let pieces = pattern.elements.div_ceil(long).max(1);
+    let word = if acc.bits() == 64 { DType::I64 } else { DType::I32 };
+    tensors.push(TensorSpec::new("tails", word, [pieces], Role::Counter));
+    // Threads that take a row, and the longest rows that they take without the rest of their warp: a few rounds of loads.
+    let [lanes, short] = match machine {
+        Machine::Cpu => [1, long],
+        Machine::Gpu(_) => {
+            let lanes = (pattern.elements / pattern.rows.max(1) / BATCH).clamp(1, sparse::WARP).next_power_of_two();
+            [lanes, 4 * BATCH * lanes]
+        }
     };
+    let mut arguments = rows::arrays(&tensors, &["values", "columns", "row_offsets", "x", "tails", "y"]);
+    let constants =
+        [("LANES", lanes), ("SHORT", short), ("LONG", long)].map(|(name, number)| (name, Argument::Int(number as i64)));
+    arguments.push(("ACC", Argument::Type(acc)));
+    arguments.extend(constants);
+    let [of_pieces, of_rows] = [pieces * sparse::WARP, pattern.rows * lanes].map(|threads| threads.div_ceil(sparse::THREADS));
+    let launch = LaunchSpec::new("spmv", arguments, rows::grid(of_pieces + of_rows, 1)?);
     let elements = pattern.elements as u64;
     Ok(Plan {
         tensors,
-        launches,
+        launches: vec![launch],
         outputs: vec![OutputRows { tensor: 4, rows: pattern.rows, row_len: 1, exact: false }],
         work: Work {
             read_bytes: packed_bytes(storage, elements + pattern.columns as u64) + 4 * (elements + pattern.rows as u64 + 1),
