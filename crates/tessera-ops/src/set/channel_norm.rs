@@ -278,33 +278,101 @@ fn group(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
     Ok(case.plan(tensors, launches, Layout::Groups(groups), what))
 }
 
-/// The tile of images, channels and pixels that a block takes at once: lines of pixels where they are long, else of several channels.
+/// What a block reads at a time where it adds up: places of a tile have sums of their own, which meet when all of its tiles are read.
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Tile {
     images: usize,
+    /// Whole channels, or one of which pieces are read.
     channels: usize,
+    /// Pixels of a channel that a tile has.
     pixels: usize,
 }
 
-/// Elements of a tile, and of a line that is worth reading.
-const TILE: usize = 4096;
-const LINE: usize = 32;
+/// Numbers of 32 bits that a block adds up to: at most, and those that all of its threads take part for.
+const TILE: (usize, usize) = (4096, 2048);
+/// Channels of a tile, of which a block puts together what all have left.
+const TOGETHER: usize = 64;
+/// The shortest piece that is worth reading.
+const SHORTEST: usize = 64;
+
+/// The largest power of two that divides a number, up to one.
+fn twos(number: usize, most: usize) -> usize {
+    1 << number.trailing_zeros().min(most.ilog2())
+}
 
 impl Tile {
-    fn of([batch, channels, pixels]: [usize; 3], acc: DType) -> Tile {
-        let elements = TILE * 32 / acc.bits() as usize;
-        let line = pixels.clamp(1, elements);
-        let together = (LINE / line.next_power_of_two()).max(1).min(channels.next_power_of_two());
-        let images = (elements / (line.next_power_of_two() * together)).clamp(1, batch.next_power_of_two());
-        Tile { images, channels: together, pixels: line }
+    /// The tile whose threads idle least: as many whole channels as fill one, or pieces of a long one.
+    fn of(case: &Case) -> Tile {
+        let [batch, channels, pixels] = case.sizes;
+        let words = case.acc.bits() as usize / 32;
+        let (most, full) = (TILE.0 / words, TILE.1 / words);
+        let tile = |channels: usize, pixels: usize| {
+            let pixels = pixels.max(1);
+            let images = twos(batch, (full / (channels * pixels).next_power_of_two()).max(1));
+            Tile { images, channels, pixels }
+        };
+        let mut tiles: Vec<Tile> =
+            (1..=channels.min(TOGETHER)).filter(|each| each * pixels <= most).map(|each| tile(each, pixels)).collect();
+        let piece = twos(pixels, full);
+        tiles.extend((piece >= SHORTEST && piece < pixels).then(|| tile(1, piece)));
+        tiles.extend((pixels > most).then(|| tile(1, full)));
+        tiles.into_iter().min_by(|a, b| a.cost(case, full).total_cmp(&b.cost(case, full))).unwrap_or(tile(1, 1))
     }
 
-    fn constants(&self) -> [(&'static str, Argument); 3] {
-        [int("N", self.images), int("C", self.channels), int("P", self.pixels)]
+    /// Threads' places for each element; more where accesses are not aligned, or short.
+    fn cost(&self, case: &Case, full: usize) -> f64 {
+        let [_, channels, pixels] = case.sizes;
+        let line = self.channels * self.pixels;
+        let places = (line.next_power_of_two() * self.images).max(full) * channels.div_ceil(self.channels) * pixels.div_ceil(self.pixels);
+        let bytes = line * case.storage.bits() as usize / 8;
+        let row = self.row(case) * case.storage.bits() as usize / 8;
+        let aligned = row.is_multiple_of(16) && (bytes.is_multiple_of(16) || line == self.row(case));
+        let scattered = if aligned { 1.0 } else { 4.0 };
+        places as f64 / (self.images * channels * pixels) as f64 * scattered * (1.0 + 16.0 / bytes as f64)
+    }
+
+    /// Elements of a row of the array as kernels see it: an image, unless pieces do not divide a channel.
+    fn row(&self, case: &Case) -> usize {
+        let [_, channels, pixels] = case.sizes;
+        if pixels.is_multiple_of(self.pixels) { channels * pixels } else { pixels }
+    }
+
+    /// The array's shape as kernels see it.
+    fn view(&self, case: &Case) -> [usize; 3] {
+        let [batch, channels, pixels] = case.sizes;
+        let row = self.row(case);
+        [batch, (channels * pixels).checked_div(row).unwrap_or(1), row]
     }
 }
 
-/// The most blocks that share a channel: the last one puts together what they leave, one after the other.
-const PARTS: usize = 32;
+/// What a block writes: as many elements of some images, in vectors of one access, or, on a CPU, of one channel.
+struct Written {
+    images: usize,
+    elements: usize,
+    vector: usize,
+}
+
+impl Written {
+    /// Of a kernel that reads so many arrays.
+    fn of(case: &Case, row: usize, arrays: usize) -> Written {
+        let [batch, _, pixels] = case.sizes;
+        let bits = case.storage.bits() as usize;
+        if let Machine::Cpu = case.machine {
+            let vector = pixels.clamp(1, 4096);
+            return Written { images: twos(batch, 16), elements: vector * (4096 / vector), vector };
+        }
+        let vector = rows::VECTOR_BITS / bits;
+        // Numbers of a channel are found once for all images.
+        let each = 512 / bits / arrays;
+        let elements = row.next_power_of_two().clamp(vector, 256 * vector);
+        Written { images: twos(batch, 256 * vector / elements * each), elements, vector }
+    }
+}
+
+/// The most blocks that share a channel.
+const PARTS: usize = 64;
+/// Blocks that a multiprocessor has at once.
+const RESIDENT: usize = 4;
 
 fn batch(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let case = Case::of("batch_norm", problem, policy, machine)?;
@@ -312,7 +380,8 @@ fn batch(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
     if batch * pixels == 0 && channels > 0 && what != What::Inference {
         return Err(Unsupported("of no elements of a channel there are no statistics".to_string()));
     }
-    let image = [batch, channels, pixels];
+    let tile = Tile::of(&case);
+    let image = tile.view(&case);
     let role = |output: bool| if output { Role::Output } else { Role::Input };
     let mut tensors = vec![case.stored("x", image, Role::Input), case.stored("weight", [channels], Role::Input)];
     tensors[0].fill = Fill::Normal { mean: 1.0, sd: 1.0 };
@@ -335,65 +404,62 @@ fn batch(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
             tensors.extend(["dweight", "dbias"].map(|name| case.stored(name, [channels], Role::Output)));
         }
     }
-    let launches = batch_launches(&case, what, &mut tensors)?;
+    let launches = batch_launches(&case, tile, what, &mut tensors)?;
     Ok(case.plan(tensors, launches, Layout::Channels, what))
 }
 
-/// One launch over channels' tiles for statistics or sums, where there are any to be found, and one over all tiles for what comes of them.
-fn batch_launches(case: &Case, what: What, tensors: &mut Vec<TensorSpec>) -> Result<Vec<LaunchSpec>, Unsupported> {
+/// One launch over channels' tiles for statistics or sums, where there are any to be found, and one over all elements for what comes of them.
+fn batch_launches(case: &Case, tile: Tile, what: What, tensors: &mut Vec<TensorSpec>) -> Result<Vec<LaunchSpec>, Unsupported> {
     let [batch, channels, pixels] = case.sizes;
-    let tile = Tile::of(case.sizes, case.acc);
-    let [across, pieces] = [channels.div_ceil(tile.channels), pixels.div_ceil(tile.pixels)];
-    let tiles = batch.div_ceil(tile.images) * pieces;
-    let wanted = match case.machine {
-        Machine::Cpu => 8,
-        Machine::Gpu(arch) => (4 * arch.multiprocessors() as usize).div_ceil(across.max(1)).min(PARTS),
-    };
-    let per_block = tiles.div_ceil(wanted).max(1);
-    let parts = tiles.div_ceil(per_block).max(1);
-    if pieces > 65535 || across > 65535 {
-        return Err(Unsupported(format!("{channels} channels of {pixels} pixels need too many blocks")));
-    }
-    let acc = ("ACC", Argument::Type(case.acc));
+    let common = [("ACC", Argument::Type(case.acc)), int("PIXELS", pixels)];
     let eps = ("eps", Argument::Float(EPS));
-    let between: &[&'static str] = match what {
-        What::Forward => &["counts", "means", "squares"],
-        What::Backward => &["of_weights", "of_biases"],
-        What::Inference => &[],
+    // What is left between launches: of parts of channels, and, as factors and summands of elements, of channels.
+    let (parts_of, found): (&[&'static str], &[&'static str]) = match what {
+        What::Forward => (&["counts", "means", "squares"], &["scales", "shifts"]),
+        What::Backward => (&["of_weights", "of_biases"], &["scales", "slopes", "shifts"]),
+        What::Inference => (&[], &[]),
     };
-    tensors.extend(between.iter().map(|name| case.summed(name, [parts, channels], Role::Workspace)));
     let mut launches = Vec::new();
-    let first = |tensors: &[TensorSpec], kernel, names: &[&'static str]| {
+    if what != What::Inference {
+        let across = channels.div_ceil(tile.channels);
+        let tiles = batch / tile.images * pixels.div_ceil(tile.pixels);
+        let at_once = if pixels.is_multiple_of(tile.pixels) { twos(tiles, 4) } else { 1 };
+        let wanted = match case.machine {
+            Machine::Cpu => 8,
+            Machine::Gpu(arch) => (RESIDENT * arch.multiprocessors() as usize / across.max(1)).clamp(1, PARTS),
+        };
+        let per_block = tiles.div_ceil(wanted).next_multiple_of(at_once);
+        let parts = tiles.div_ceil(per_block);
+        tensors.extend(parts_of.iter().map(|name| case.summed(name, [parts, channels], Role::Workspace)));
+        tensors.extend(found.iter().map(|name| case.summed(name, [channels], Role::Workspace)));
+        tensors.push(TensorSpec::new("arrived", DType::I32, [across], Role::Counter));
+        let (kernel, names): (_, &[&'static str]) = match what {
+            What::Backward => ("batch_sums", &["x", "weight", "mean", "rstd", "dy", "dmean", "drstd", "arrived", "dweight", "dbias"]),
+            What::Forward | What::Inference => ("batch_statistics", &["x", "weight", "bias", "arrived", "mean", "rstd"]),
+        };
         let mut arguments = rows::arrays(tensors, names);
-        arguments.extend(rows::arrays(tensors, between));
-        arguments.extend([acc, int("TILES", per_block)]);
-        arguments.extend(tile.constants());
-        LaunchSpec::new(kernel, arguments, [across as u32, parts as u32, 1])
-    };
-    let arrived = TensorSpec::new("arrived", DType::I32, [across], Role::Counter);
+        arguments.extend(rows::arrays(tensors, parts_of));
+        arguments.extend(rows::arrays(tensors, found));
+        arguments.extend(common);
+        arguments.extend([int("N", tile.images), int("C", tile.channels), int("P", tile.pixels)]);
+        arguments.extend([int("AT_ONCE", at_once), int("TILES", per_block), int("ALL", tiles), int("PARTS", parts.next_power_of_two())]);
+        arguments.extend((what == What::Forward).then_some(eps));
+        let [across, ..] = rows::grid(across, 1)?;
+        launches.push(LaunchSpec::new(kernel, arguments, [across, parts as u32, 1]));
+    }
     let (kernel, names): (_, &[&'static str]) = match what {
-        What::Forward => {
-            tensors.push(arrived);
-            let mut launch = first(tensors, "batch_statistics", &["x", "arrived", "mean", "rstd"]);
-            launch.arguments.push(eps);
-            launches.push(launch);
-            ("batch_normalise", &["x", "weight", "bias", "mean", "rstd", "y"])
-        }
+        What::Forward => ("batch_normalise", &["x", "y"]),
         What::Inference => ("batch_inference", &["x", "weight", "bias", "mean", "variance", "y"]),
-        What::Backward => {
-            tensors.push(arrived);
-            tensors.extend(["of_weight", "of_bias"].map(|name| case.summed(name, [channels], Role::Workspace)));
-            let names = ["x", "dy", "mean", "rstd", "arrived", "of_weight", "of_bias", "dweight", "dbias"];
-            launches.push(first(tensors, "batch_sums", &names));
-            ("batch_backward", &["x", "weight", "mean", "rstd", "dy", "dmean", "drstd", "of_weight", "of_bias", "dx"])
-        }
+        What::Backward => ("batch_backward", &["x", "dy", "dx"]),
     };
+    let [_, rows_of_image, row] = tile.view(case);
+    let written = Written::of(case, row, if what == What::Backward { 2 } else { 1 });
     let mut arguments = rows::arrays(tensors, names);
-    arguments.push(acc);
-    arguments.extend(tile.constants());
+    arguments.extend(rows::arrays(tensors, found));
+    arguments.extend(common);
+    arguments.extend([int("N", written.images), int("K", written.elements), int("VECTOR", written.vector)]);
     arguments.extend((what == What::Inference).then_some(eps));
-    arguments.extend((what == What::Backward).then_some(int("COUNT", batch * pixels)));
-    let [down, ..] = rows::grid(batch, tile.images)?;
-    launches.push(LaunchSpec::new(kernel, arguments, [down, across as u32, pieces as u32]));
+    let blocks = batch / written.images * rows_of_image * row.div_ceil(written.elements);
+    launches.push(LaunchSpec::new(kernel, arguments, rows::grid(blocks, 1)?));
     Ok(launches)
 }
