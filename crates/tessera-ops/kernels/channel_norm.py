@@ -64,16 +64,72 @@ def channel_numbers(a, j, C):
     return ct.reshape(ct.load(a, (j,), (C,), padding_mode=ZERO), (1, C, 1))
 
 
+def spread(numbers, first, VECTOR, PIXELS):
+    """Numbers of the channel of each element, of vectors that begin at `first`: `numbers` gives those of channels."""
+    if PIXELS % VECTOR == 0:
+        return numbers(first // PIXELS)
+    if PIXELS < VECTOR:
+        return numbers((first + ct.arange(VECTOR, dtype=ct.int32)) // PIXELS)
+    # A vector has elements of two channels at most.
+    c = first // PIXELS
+    own = ct.arange(VECTOR, dtype=ct.int32) < (c + 1) * PIXELS - first
+    return tuple(ct.where(own, a, b) for a, b in zip(numbers(c), numbers(c + 1)))
+
+
+def gathered(a, c):
+    """Numbers of channels; behind the last one, where nothing is stored, its own."""
+    return ct.gather(a, ct.minimum(c, a.shape[0] - 1), check_bounds=False)
+
+
+def total(tiles):
+    return sum(tiles[1:], tiles[0])
+
+
+def two_sums(a, b, axis):
+    """Sums of two tiles, which cross the block together."""
+    return ct.reduce((a, b), axis, lambda a0, b0, a1, b1: (a0 + a1, b0 + b1), (0.0, 0.0), keepdims=True)
+
+
+def moments_of_group(tiles, eps, ACC, LENGTH):
+    """Mean and scale of a group that lies in tiles of one size, the last of which may have zeros behind it."""
+    K = tiles[0].shape[1]
+    mean = ct.sum(total([v.astype(ACC) for v in tiles]), axis=1, keepdims=True) * (1.0 / LENGTH)
+    d = [v.astype(ACC) - mean for v in tiles]
+    if LENGTH % K != 0:
+        d = d[:-1] + [ct.where(ct.arange(K, dtype=ct.int32)[None, :] < LENGTH % K, d[-1], 0.0)]
+    return mean, ct.rsqrt(ct.sum(total([v * v for v in d]), axis=1, keepdims=True) * (1.0 / LENGTH) + eps)
+
+
+def in_vectors(numbers, j, s, C, PIXELS, K, VECTOR):
+    """Numbers of channels for the elements of tile s of group j."""
+    first = s * K + ct.arange(K // VECTOR, dtype=ct.int32)[:, None] * VECTOR
+    return spread(lambda c: numbers(j * C + c), first, VECTOR, PIXELS)
+
+
 @tessera.kernel
-def group_norm(x, weight, bias, y, eps: float, groups: int, ACC: ct.Constant, C: ct.Constant[int], PIXELS: ct.Constant[int]):
+def group_norm(
+    x,
+    weight,
+    bias,
+    y,
+    eps: float,
+    groups: int,
+    ACC: ct.Constant,
+    C: ct.Constant[int],
+    PIXELS: ct.Constant[int],
+    K: ct.Constant[int],
+    VECTOR: ct.Constant[int],
+):
     i = ct.bid(0)
-    j = i % groups
-    v = ct.load(x, (i, 0, 0), (1, C, PIXELS)).astype(ACC)
-    mean = whole(v) / (C * PIXELS)
-    d = v - mean
-    scale = ct.rsqrt(whole(d * d) / (C * PIXELS) + eps)
-    w, b = channel_numbers(weight, j, C).astype(ACC), channel_numbers(bias, j, C).astype(ACC)
-    ct.store(y, (i, 0, 0), (d * scale * w + b).astype(y.dtype))
+    S = ct.cdiv(C * PIXELS, K)
+    tiles = [ct.load(x, (i, s), (1, K), padding_mode=ZERO) for s in range(S)]
+    mean, scale = moments_of_group(tiles, eps, ACC, C * PIXELS)
+    for s in ct.static_iter(range(S)):
+        w, b = in_vectors(
+            lambda c: (gathered(weight, c).astype(ACC), gathered(bias, c).astype(ACC)), i % groups, s, C, PIXELS, K, VECTOR
+        )
+        d = ct.reshape(tiles[s].astype(ACC) - mean, (K // VECTOR, VECTOR))
+        ct.store(y, (i, s), ct.reshape((d * (scale * w) + b).astype(y.dtype), (1, K)))
 
 
 def group_statistics(x, i, eps, ACC, C, P, PIXELS):
@@ -124,20 +180,32 @@ def group_norm_backward(
     ACC: ct.Constant,
     C: ct.Constant[int],
     PIXELS: ct.Constant[int],
+    K: ct.Constant[int],
+    VECTOR: ct.Constant[int],
 ):
     i = ct.bid(0)
     j = i % groups
-    v = ct.load(x, (i, 0, 0), (1, C, PIXELS)).astype(ACC)
-    d = ct.load(dy, (i, 0, 0), (1, C, PIXELS)).astype(ACC)
-    v = v - whole(v) / (C * PIXELS)
-    scale = ct.rsqrt(whole(v * v) / (C * PIXELS) + eps)
-    h = v * scale
-    of_weight, of_bias = ct.sum(d * h, axis=2, keepdims=True), ct.sum(d, axis=2, keepdims=True)
-    w = channel_numbers(weight, j, C).astype(ACC)
-    along, plain = whole(of_weight * w) / (C * PIXELS), whole(of_bias * w) / (C * PIXELS)
-    ct.store(dx, (i, 0, 0), ((d * w - plain - h * along) * scale).astype(dx.dtype))
-    ct.store(dweights, (i // groups, j), ct.reshape(of_weight, (1, C)))
-    ct.store(dbiases, (i // groups, j), ct.reshape(of_bias, (1, C)))
+    # A tile has whole channels.
+    LENGTH, S, EACH = C * PIXELS, C * PIXELS // K, K // PIXELS
+    xs, dys = [ct.load(x, (i, s), (1, K)) for s in range(S)], [ct.load(dy, (i, s), (1, K)) for s in range(S)]
+    mean, scale = moments_of_group(xs, eps, ACC, LENGTH)
+    along, plain = ct.zeros((1, 1), ACC), ct.zeros((1, 1), ACC)
+    for s in ct.static_iter(range(S)):
+        d = dys[s].astype(ACC)
+        of_weight, of_bias = ct.reshape(d * (xs[s].astype(ACC) - mean), (EACH, PIXELS)), ct.reshape(d, (EACH, PIXELS))
+        of_weight, of_bias = two_sums(of_weight, of_bias, 1)
+        of_weight = of_weight * scale
+        ct.store(dweights, (i // groups, j * S + s), ct.reshape(of_weight, (1, EACH)))
+        ct.store(dbiases, (i // groups, j * S + s), ct.reshape(of_bias, (1, EACH)))
+        w = ct.reshape(ct.load(weight, (j * S + s,), (EACH,)), (EACH, 1)).astype(ACC)
+        more = two_sums(of_weight * w, of_bias * w, 0)
+        along, plain = along + more[0], plain + more[1]
+    slope = along * (scale * scale * (1.0 / LENGTH))
+    shift = mean * slope - plain * (scale * (1.0 / LENGTH))
+    for s in ct.static_iter(range(S)):
+        (w,) = in_vectors(lambda c: (gathered(weight, c).astype(ACC),), j, s, C, PIXELS, K, VECTOR)
+        d = ct.reshape(dys[s].astype(ACC), (K // VECTOR, VECTOR)) * (w * scale)
+        ct.store(dx, (i, s), (ct.reshape(d, (1, K)) + (shift - xs[s].astype(ACC) * slope)).astype(dx.dtype))
 
 
 @tessera.kernel(num_warps=8)
@@ -205,11 +273,6 @@ def of_channels(v):
     return ct.sum(ct.sum(v, axis=2, keepdims=True), axis=0, keepdims=True)
 
 
-def two_sums(a, b, axis):
-    """Sums of two tiles, which cross the block together."""
-    return ct.reduce((a, b), axis, lambda a0, b0, a1, b1: (a0 + a1, b0 + b1), (0.0, 0.0), keepdims=True)
-
-
 def all_parts(a, j, PARTS, C):
     return ct.load(a, (0, j), (PARTS, C), padding_mode=ZERO)
 
@@ -237,6 +300,7 @@ def batch_statistics(
     ALL: ct.Constant[int],
     PARTS: ct.Constant[int],
     PIXELS: ct.Constant[int],
+    COUNT: ct.Constant[int],
 ):
     j, part = ct.bid(0), ct.bid(1)
     ragged = PIXELS % P != 0
@@ -269,33 +333,15 @@ def batch_statistics(
     ct.store(squares, (part, j), ct.reshape(deviations, (1, C)))
     if is_last(arrived, j):
         n, centres = all_parts(counts, j, PARTS, C), all_parts(means, j, PARTS, C)
-        count = x.shape[0] * PIXELS
-        centre = ct.sum(n * centres, axis=0, keepdims=True) * (1.0 / count)
+        centre = ct.sum(n * centres, axis=0, keepdims=True) * (1.0 / COUNT)
         d = centres - centre
-        variance = ct.sum(all_parts(squares, j, PARTS, C) + d * d * n, axis=0) * (1.0 / count)
+        variance = ct.sum(all_parts(squares, j, PARTS, C) + d * d * n, axis=0) * (1.0 / COUNT)
         centre, factor = ct.reshape(centre, (C,)), ct.rsqrt(variance + eps)
         scale = factor * ct.load(weight, (j,), (C,), padding_mode=ZERO).astype(ACC)
         ct.store(mean, (j,), centre)
         ct.store(rstd, (j,), factor)
         ct.store(scales, (j,), scale)
         ct.store(shifts, (j,), ct.load(bias, (j,), (C,), padding_mode=ZERO).astype(ACC) - centre * scale)
-
-
-def spread(numbers, first, VECTOR, PIXELS):
-    """Numbers of the channel of each element, of vectors that begin at `first`: `numbers` gives those of channels."""
-    if PIXELS % VECTOR == 0:
-        return numbers(first // PIXELS)
-    if PIXELS < VECTOR:
-        return numbers((first + ct.arange(VECTOR, dtype=ct.int32)) // PIXELS)
-    # A vector has elements of two channels at most.
-    c = first // PIXELS
-    own = ct.arange(VECTOR, dtype=ct.int32) < (c + 1) * PIXELS - first
-    return tuple(ct.where(own, a, b) for a, b in zip(numbers(c), numbers(c + 1)))
-
-
-def gathered(a, c):
-    """Numbers of channels; behind the last one, where nothing is stored, its own."""
-    return ct.gather(a, ct.minimum(c, a.shape[0] - 1), check_bounds=False)
 
 
 class Block(NamedTuple):
@@ -395,6 +441,7 @@ def batch_sums(
     ALL: ct.Constant[int],
     PARTS: ct.Constant[int],
     PIXELS: ct.Constant[int],
+    COUNT: ct.Constant[int],
 ):
     j, part = ct.bid(0), ct.bid(1)
     centre = ct.gather(mean, j * C + ct.arange(C * P, dtype=ct.int32)[None, None, :] // P)
@@ -413,7 +460,7 @@ def batch_sums(
         sums, plain = ct.reshape(sums, (1, C, 1)) * factor, ct.reshape(plain, (1, C, 1))
         scale = channel_numbers(weight, j, C).astype(ACC) * factor
         # What is along the deviations of a channel, and what all its elements have in common: of y, and of the statistics as results.
-        share = 1.0 / (x.shape[0] * PIXELS)
+        share = 1.0 / COUNT
         slope = (sums * scale + channel_numbers(drstd, j, C) * factor * factor) * factor * share
         common = (plain * scale - channel_numbers(dmean, j, C)) * share
         ct.store(dweight, (j,), ct.reshape(sums, (C,)).astype(dweight.dtype))

@@ -42,11 +42,11 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("the row's statistics have no gradient", &[("(g - h * (along * (scale * (1.0 / N)))) * scale", "g * scale")]),
-            edit("the weight has no part", &[("dy.astype(ACC) * weight.astype(ACC)", "dy.astype(ACC)")]),
+            edit("the row's statistics have no gradient", &[("[a * scale - b * slope for a, b in zip(g, h)]", "[a * scale for a in g]")]),
+            edit("the weight has no part", &[("a.astype(ACC) * b.astype(ACC) for a, b in zip(dy, weight)", "a.astype(ACC) for a in dy")]),
             edit(
                 "the weight's gradient is of x as it is",
-                &[("sums = sums + g.astype(ACC) * h", "sums = sums + g.astype(ACC) * v.astype(ACC)")],
+                &[("b.astype(ACC) * c for a, b, c in zip(sums, g, h)", "b.astype(ACC) * c.astype(ACC) for a, b, c in zip(sums, g, v)")],
             ),
             edit(
                 "a block's last tile is left out",
@@ -70,11 +70,11 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("the mean has no gradient", &[("g = g - plain * (1.0 / N)", "pass")]),
-            edit("the row is not centred", &[("h = d * scale", "h = v * scale")]),
+            edit("the mean has no gradient", &[("(b * slope + common)", "b * slope")]),
+            edit("the row is not centred", &[("h = [v * scale for v in d]", "h = [v.astype(ACC) * scale for v in x]")]),
             edit(
                 "the bias's gradient is times the normalised row",
-                &[("plain = plain + g.astype(ACC)", "plain = plain + g.astype(ACC) * h")],
+                &[("a + b.astype(ACC) for a, b in zip(plain, g)", "a + b.astype(ACC) * c for a, b, c in zip(plain, g, h)")],
             ),
         ],
     },

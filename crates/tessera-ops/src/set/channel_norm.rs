@@ -217,11 +217,56 @@ impl Case {
     }
 }
 
-/// Elements of a group that a block takes whole, of two arrays, and those of a piece of a longer one.
-const WHOLE: usize = 8192;
+/// Elements of a piece of a group that registers do not hold.
 const PIECE: usize = 4096;
 /// Images whose sums are added up at a time, and channels of a block that does.
 const SUMMED: (usize, usize) = (64, 32);
+
+/// How a block holds a group: in tiles of so many elements, each of so many vectors.
+struct Held {
+    elements: usize,
+    vector: usize,
+    warps: u32,
+}
+
+/// Bytes of a group for each thread, beyond which a block has more threads; and for each of the most threads.
+const HELD_BYTES: (usize, usize) = (128, 192);
+/// Threads of the largest block that holds a group.
+const THREADS: usize = 512;
+/// Elements of a group that a CPU takes at once.
+const AT_ONCE: usize = 8192;
+
+impl Held {
+    /// How registers hold the elements of some channels, of one array or of two; nothing where they do not.
+    fn of(case: &Case, each: usize, what: What) -> Option<Held> {
+        let pixels = case.sizes[2];
+        let length = each * pixels;
+        if length == 0 {
+            return None;
+        }
+        if let Machine::Cpu = case.machine {
+            return (length <= AT_ONCE).then_some(Held { elements: length, vector: pixels, warps: 0 });
+        }
+        let arrays = if what == What::Backward { 2 } else { 1 };
+        let bytes = length * arrays * case.acc.bits().max(2 * case.storage.bits()) as usize / 16;
+        if bytes > THREADS * HELD_BYTES.1 {
+            return None;
+        }
+        let threads = bytes.div_ceil(HELD_BYTES.0).next_power_of_two().clamp(64, THREADS);
+        let vector = rows::VECTOR_BITS / case.storage.bits() as usize;
+        let elements = match what {
+            // Sums of channels are found in tiles of whole ones.
+            What::Backward => {
+                let most = threads * vector.max(2 * vector / arrays);
+                let fits = |&channels: &usize| each.is_multiple_of(channels) && channels * pixels <= most;
+                (1..=each).rev().find(fits)? * pixels
+            }
+            What::Forward | What::Inference => (threads * vector).min(length),
+        };
+        let vector = if elements.is_multiple_of(vector) { vector } else { 1 };
+        Some(Held { elements, vector, warps: threads as u32 / 32 })
+    }
+}
 
 fn group(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let case = Case::of("group_norm", problem, policy, machine)?;
@@ -233,11 +278,10 @@ fn group(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
     // Any number divides no channels: they are one group, so that as many as that number are not counted for each image.
     let groups = groups.min(channels.max(1));
     let each = channels / groups;
-    let image = [batch * groups, each, pixels];
-    let mut tensors = vec![case.stored("x", image, Role::Input), case.stored("weight", [channels], Role::Input)];
+    let held = Held::of(&case, each, what);
+    let image = if held.is_some() { vec![batch * groups, each * pixels] } else { vec![batch * groups, each, pixels] };
+    let mut tensors = vec![case.stored("x", image.clone(), Role::Input), case.stored("weight", [channels], Role::Input)];
     tensors[0].fill = Fill::Normal { mean: 1.0, sd: 1.0 };
-    let scale = case.acc.bits() as usize / 32;
-    let is_whole = each.next_power_of_two() * pixels.next_power_of_two() * scale <= WHOLE;
     let mut arguments = vec![
         ("eps", Argument::Float(EPS)),
         int("groups", groups),
@@ -245,29 +289,34 @@ fn group(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
         int("C", each),
         int("PIXELS", pixels),
     ];
-    if !is_whole {
-        arguments.push(int("P", (PIECE / scale).min(pixels.next_power_of_two())));
+    match &held {
+        Some(held) => arguments.extend([int("K", held.elements), int("VECTOR", held.vector)]),
+        None => {
+            let piece = PIECE * 32 / case.acc.bits() as usize;
+            arguments.push(int("P", piece.min(pixels.next_power_of_two())));
+        }
     }
     let [down, ..] = rows::grid(batch * groups, 1)?;
     let (names, kernel): (&[_], _) = match what {
         What::Forward | What::Inference => {
             tensors.push(case.stored("bias", [channels], Role::Input));
             tensors.push(case.stored("y", image, Role::Output));
-            (&["x", "weight", "bias", "y"], if is_whole { "group_norm" } else { "group_norm_pieces" })
+            (&["x", "weight", "bias", "y"], if held.is_some() { "group_norm" } else { "group_norm_pieces" })
         }
         What::Backward => {
-            tensors.push(case.stored("dy", image, Role::Input));
+            tensors.push(case.stored("dy", image.clone(), Role::Input));
             tensors.push(case.stored("dx", image, Role::Output));
             tensors.extend(["dweight", "dbias"].map(|name| case.stored(name, [channels], Role::Output)));
             tensors.extend(["dweights", "dbiases"].map(|name| case.summed(name, [batch, channels], Role::Workspace)));
-            let kernel = if is_whole { "group_norm_backward" } else { "group_norm_backward_pieces" };
+            let kernel = if held.is_some() { "group_norm_backward" } else { "group_norm_backward_pieces" };
             (&["x", "weight", "dy", "dweights", "dbiases", "dx"], kernel)
         }
     };
     arguments.extend(rows::arrays(&tensors, names));
     let mut launches = Vec::new();
     if batch * pixels > 0 {
-        launches.push(LaunchSpec::new(kernel, arguments, [down, 1, 1]));
+        let launch = LaunchSpec::new(kernel, arguments, [down, 1, 1]);
+        launches.push(LaunchSpec { warps: held.map_or(0, |held| held.warps), ..launch });
     }
     if what == What::Backward {
         let mut arguments = rows::arrays(&tensors, &["dweights", "dbiases", "dweight", "dbias"]);
@@ -443,6 +492,7 @@ fn batch_launches(case: &Case, tile: Tile, what: What, tensors: &mut Vec<TensorS
         arguments.extend(common);
         arguments.extend([int("N", tile.images), int("C", tile.channels), int("P", tile.pixels)]);
         arguments.extend([int("AT_ONCE", at_once), int("TILES", per_block), int("ALL", tiles), int("PARTS", parts.next_power_of_two())]);
+        arguments.push(int("COUNT", batch * pixels));
         arguments.extend((what == What::Forward).then_some(eps));
         let [across, ..] = rows::grid(across, 1)?;
         launches.push(LaunchSpec::new(kernel, arguments, [across, parts as u32, 1]));
