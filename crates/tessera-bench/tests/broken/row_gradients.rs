@@ -196,10 +196,10 @@ pub(super) const CASES: &[Case] = &[
         mutants: &[
             edit(
                 "rows to ignore have a loss",
-                &[("ct.where(label == ignore_index, 0.0, ct.reshape(lse, (ROWS,)) - own)", "ct.reshape(lse, (ROWS,)) - own")],
+                &[("ct.where(label == ignore_index, 0.0, lse - own)", "lse - own")],
             ),
             edit("the label's logit is the next class's", &[("ct.gather(x, (row, label))", "ct.gather(x, (row, label + 1))")]),
-            edit("logits come from a block's first rows", &[("row = i * ROWS + ct.arange", "row = ct.arange")]),
+            edit("logits come from a block's first rows", &[("row = rows_of(i, ROWS)\n    label = ct.gather(labels, row)\n", "label = ct.gather(labels, rows_of(i, ROWS))\n    row = rows_of(0, ROWS)\n")]),
         ],
     },
     Case {
