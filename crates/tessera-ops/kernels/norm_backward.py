@@ -15,6 +15,7 @@ import cuda.tile as ct
 import tessera
 
 ZERO = ct.PaddingMode.ZERO
+AT_ONCE = 4
 
 
 def three_sums(a, b, c):
@@ -393,21 +394,24 @@ def layer_norm_backward_columns(
 
 
 def total(parts, j, PARTS, COLUMNS):
-    """The sum over an array's rows of some of its columns."""
+    """The sum over an array's rows of some of its columns. So many tiles are on their way at once."""
     acc = ct.zeros((PARTS, COLUMNS), parts.dtype)
-    for i in range(ct.cdiv(parts.shape[0], PARTS)):
-        acc = acc + ct.load(parts, (i, j), (PARTS, COLUMNS), padding_mode=ZERO)
+    for i in range(0, ct.cdiv(parts.shape[0], PARTS), AT_ONCE):
+        acc = sum([ct.load(parts, (i + k, j), (PARTS, COLUMNS), padding_mode=ZERO) for k in range(AT_ONCE)], acc)
     return ct.sum(acc, axis=0)
 
 
-@tessera.kernel
+@tessera.kernel(num_warps=4)
 def rms_norm_sums(dweights, dweight, PARTS: ct.Constant[int], COLUMNS: ct.Constant[int]):
     j = ct.bid(0)
     ct.store(dweight, (j,), total(dweights, j, PARTS, COLUMNS).astype(dweight.dtype))
 
 
-@tessera.kernel
+@tessera.kernel(num_warps=4)
 def layer_norm_sums(dweights, dbiases, dweight, dbias, PARTS: ct.Constant[int], COLUMNS: ct.Constant[int]):
+    """Of weights in the first row of blocks, of biases in the second one."""
     j = ct.bid(0)
-    ct.store(dweight, (j,), total(dweights, j, PARTS, COLUMNS).astype(dweight.dtype))
-    ct.store(dbias, (j,), total(dbiases, j, PARTS, COLUMNS).astype(dbias.dtype))
+    if ct.bid(1) == 0:
+        ct.store(dweight, (j,), total(dweights, j, PARTS, COLUMNS).astype(dweight.dtype))
+    else:
+        ct.store(dbias, (j,), total(dbiases, j, PARTS, COLUMNS).astype(dbias.dtype))

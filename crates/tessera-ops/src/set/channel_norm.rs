@@ -219,8 +219,6 @@ impl Case {
 
 /// Elements of a piece of a group that registers do not hold.
 const PIECE: usize = 4096;
-/// Images whose sums are added up at a time, and channels of a block that does.
-const SUMMED: (usize, usize) = (64, 32);
 
 /// How a block holds a group: in tiles of so many elements, each of so many vectors.
 struct Held {
@@ -319,10 +317,8 @@ fn group(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
         launches.push(LaunchSpec { warps: held.map_or(0, |held| held.warps), ..launch });
     }
     if what == What::Backward {
-        let mut arguments = rows::arrays(&tensors, &["dweights", "dbiases", "dweight", "dbias"]);
-        arguments.extend([int("PARTS", SUMMED.0), int("COLUMNS", SUMMED.1)]);
-        let sums = LaunchSpec::new("layer_norm_sums", arguments, rows::grid(channels, SUMMED.1)?);
-        launches.push(sums.of_file(norm_backward::FILE));
+        let arguments = rows::arrays(&tensors, &["dweights", "dbiases", "dweight", "dbias"]);
+        launches.push(norm_backward::sums_of_parts(arguments, channels)?);
     }
     Ok(case.plan(tensors, launches, Layout::Groups(groups), what))
 }

@@ -177,9 +177,9 @@ const THIRD_TILE: usize = 3072;
 const CHUNK: usize = 4096;
 /// A tile of columns: lines of 128 bytes in 16 bits.
 const COLUMN_TILE: (usize, usize) = (32, 64);
-/// Parts of sums that are added up at a time, and columns of a block that does.
+/// Parts of sums of a tile that is added up, and columns of a block that does.
 const PARTS: usize = 64;
-const PART_COLUMNS: usize = 32;
+const PART_COLUMNS: usize = 16;
 
 impl Division {
     fn of(of: Of, n: usize, storage: DType, acc: DType, machine: Machine) -> Division {
@@ -343,10 +343,18 @@ fn launches(
     }
     let mut arguments = rows::arrays(tensors, sums);
     arguments.extend(rows::arrays(tensors, results));
-    arguments.extend([int("PARTS", PARTS), int("COLUMNS", PART_COLUMNS)]);
-    let kernel = if centre == Centre::Mean { "layer_norm_sums" } else { "rms_norm_sums" };
-    launches.push(LaunchSpec::new(kernel, arguments, rows::grid(n, PART_COLUMNS)?));
+    launches.push(sums_of_parts(arguments, n)?);
     Ok(launches)
+}
+
+/// Adds up what blocks have left of one array's columns, or of two arrays'.
+pub(crate) fn sums_of_parts(mut arguments: Vec<(&'static str, Argument)>, n: usize) -> Result<LaunchSpec, Unsupported> {
+    let arrays = arguments.len() as u32 / 2;
+    let int = |name, value: usize| (name, Argument::Int(value as i64));
+    arguments.extend([int("PARTS", PARTS), int("COLUMNS", PART_COLUMNS)]);
+    let kernel = if arrays == 2 { "layer_norm_sums" } else { "rms_norm_sums" };
+    let [across, ..] = rows::grid(n, PART_COLUMNS)?;
+    Ok(LaunchSpec::new(kernel, arguments, [across, arrays, 1]).of_file(FILE))
 }
 
 struct Gradients {
