@@ -318,7 +318,7 @@ fn group(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
     }
     if what == What::Backward {
         let arguments = rows::arrays(&tensors, &["dweights", "dbiases", "dweight", "dbias"]);
-        launches.push(norm_backward::sums_of_parts(arguments, channels)?);
+        launches.push(norm_backward::sums_of_parts(arguments, channels)?.of_file(norm_backward::FILE));
     }
     Ok(case.plan(tensors, launches, Layout::Groups(groups), what))
 }

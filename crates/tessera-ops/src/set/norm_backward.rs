@@ -354,7 +354,7 @@ pub(crate) fn sums_of_parts(mut arguments: Vec<(&'static str, Argument)>, n: usi
     arguments.extend([int("PARTS", PARTS), int("COLUMNS", PART_COLUMNS)]);
     let kernel = if arrays == 2 { "layer_norm_sums" } else { "rms_norm_sums" };
     let [across, ..] = rows::grid(n, PART_COLUMNS)?;
-    Ok(LaunchSpec::new(kernel, arguments, [across, arrays, 1]).of_file(FILE))
+    Ok(LaunchSpec::new(kernel, arguments, [across, arrays, 1]))
 }
 
 struct Gradients {
