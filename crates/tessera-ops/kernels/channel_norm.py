@@ -7,9 +7,13 @@ channel (batch norm, Ioffe and Szegedy, 2015), with their gradients, in ACC:
     dx = (g - mean(g) - h * mean(g * h)) * rstd
     dweight = sum of dy * h, dbias = sum of dy, over the channel
 
-A group that registers hold is read once. Longer ones, and channels, are read in tiles: a tile's mean and its squared deviations from that are put
-together with those of the tiles before it (Chan, Golub and LeVeque, 1983), so that nothing cancels, and read once more to be written.
-Of a channel a block takes some tiles; the last block of some channels to come puts together what all have left, in their order.
+A group that registers hold is read once; longer ones piece by piece, and once more to be written. Of a channel a block takes some tiles. Each
+place of a tile has a mean and squared deviations from that of its own, of what was there in all of the block's tiles; then places, and at last
+what blocks have left, are put together (Chan, Golub and LeVeque, 1983), so that nothing cancels. The last block of some channels to come does
+so, in the blocks' order.
+
+An array is read in whole vectors, whatever the pixels of a channel: x[image, channels * pixels] lies in one piece, and an element's channel
+follows from its place there. What is written is x * scale + shift, with two numbers a channel; their gradients have three.
 """
 from typing import NamedTuple
 

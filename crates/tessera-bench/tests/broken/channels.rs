@@ -61,7 +61,10 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("the mean has no gradient", &[("shift = mean * slope - plain * (scale * (1.0 / LENGTH))", "shift = mean * slope")]),
+            edit(
+                "the mean has no gradient",
+                &[("shift = mean * slope - plain * (scale * (1.0 / LENGTH))", "shift = mean * slope")],
+            ),
             edit(
                 "the weight has no part in the sums",
                 &[("two_sums(of_weight * w, of_bias * w, 0)", "two_sums(of_weight, of_bias * w, 0)")],
@@ -83,9 +86,15 @@ pub(super) const CASES: &[Case] = &[
         data: far,
         text: &[],
         mutants: &[
-            edit("parts' means do not vary", &[("all_parts(squares, j, PARTS, C) + d * d * n", "all_parts(squares, j, PARTS, C)")]),
+            edit(
+                "parts' means do not vary",
+                &[("all_parts(squares, j, PARTS, C) + d * d * n", "all_parts(squares, j, PARTS, C)")],
+            ),
             edit("tiles' means do not vary", &[(" + d * d * (n * share)", "")]),
-            edit("places' means do not vary", &[("by_channel(deviations, C) + (own - centre) * (own - centre) * n", "by_channel(deviations, C)")]),
+            edit(
+                "places' means do not vary",
+                &[("by_channel(deviations, C) + (own - centre) * (own - centre) * n", "by_channel(deviations, C)")],
+            ),
             edit("the bias is dropped", &[(".astype(ACC) - centre * scale)", ".astype(ACC) * 0.0 - centre * scale)")]),
         ],
     },
@@ -96,7 +105,10 @@ pub(super) const CASES: &[Case] = &[
         policy: "fp32",
         data: |plan| plan,
         text: &[],
-        mutants: &[edit("the variance is the unbiased one", &[("axis=0) * (1.0 / COUNT)\n        centre, factor", "axis=0) * (1.0 / (COUNT - 1))\n        centre, factor")])],
+        mutants: &[edit(
+            "the variance is the unbiased one",
+            &[("axis=0) * (1.0 / COUNT)\n        centre, factor", "axis=0) * (1.0 / (COUNT - 1))\n        centre, factor")],
+        )],
     },
     Case {
         operator: "batch_norm_inference",
@@ -108,10 +120,7 @@ pub(super) const CASES: &[Case] = &[
         mutants: &[
             edit(
                 "the variance is taken for the root",
-                &[(
-                    "scale = ct.rsqrt(gathered(variance, c) + eps)",
-                    "scale = 1.0 / (gathered(variance, c) + eps)",
-                )],
+                &[("scale = ct.rsqrt(gathered(variance, c) + eps)", "scale = 1.0 / (gathered(variance, c) + eps)")],
             ),
             edit("the mean is not subtracted", &[(" - gathered(mean, c) * scale", "")]),
         ],

@@ -273,10 +273,7 @@ pub(super) const CASES: &[Case] = &[
         HIDDEN,
         "",
         &[
-            edit(
-                "the sum's own cotangent has no part",
-                &[("d[k] + ct.load(dsum", "d[k] + 0.0 * ct.load(dsum")],
-            ),
+            edit("the sum's own cotangent has no part", &[("d[k] + ct.load(dsum", "d[k] + 0.0 * ct.load(dsum")]),
             edit(
                 "the norm's part is scaled by a little more",
                 &[("a * scale - b * slope for", "a * (scale + 0.001) - b * slope for")],
@@ -288,7 +285,10 @@ pub(super) const CASES: &[Case] = &[
         HIDDEN,
         "",
         &[
-            edit("the sum's own cotangent is of the next rows", &[("ct.load(dsum, (i, k), (ROWS", "ct.load(dsum, (i + 1, k), (ROWS")]),
+            edit(
+                "the sum's own cotangent is of the next rows",
+                &[("ct.load(dsum, (i, k), (ROWS", "ct.load(dsum, (i + 1, k), (ROWS")],
+            ),
             edit("the mean has no gradient", &[("(b * slope + common)", "b * slope")]),
         ],
     ),

@@ -42,11 +42,20 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("the row's statistics have no gradient", &[("[a * scale - b * slope for a, b in zip(g, h)]", "[a * scale for a in g]")]),
-            edit("the weight has no part", &[("a.astype(ACC) * b.astype(ACC) for a, b in zip(dy, weight)", "a.astype(ACC) for a in dy")]),
+            edit(
+                "the row's statistics have no gradient",
+                &[("[a * scale - b * slope for a, b in zip(g, h)]", "[a * scale for a in g]")],
+            ),
+            edit(
+                "the weight has no part",
+                &[("a.astype(ACC) * b.astype(ACC) for a, b in zip(dy, weight)", "a.astype(ACC) for a in dy")],
+            ),
             edit(
                 "the weight's gradient is of x as it is",
-                &[("b.astype(ACC) * c for a, b, c in zip(sums, g, h)", "b.astype(ACC) * c.astype(ACC) for a, b, c in zip(sums, g, v)")],
+                &[(
+                    "b.astype(ACC) * c for a, b, c in zip(sums, g, h)",
+                    "b.astype(ACC) * c.astype(ACC) for a, b, c in zip(sums, g, v)",
+                )],
             ),
             edit(
                 "a block's last tile is left out",
@@ -195,12 +204,15 @@ pub(super) const CASES: &[Case] = &[
         data: half_ignored,
         text: &[],
         mutants: &[
-            edit(
-                "rows to ignore have a loss",
-                &[("ct.where(label == ignore_index, 0.0, lse - own)", "lse - own")],
-            ),
+            edit("rows to ignore have a loss", &[("ct.where(label == ignore_index, 0.0, lse - own)", "lse - own")]),
             edit("the label's logit is the next class's", &[("ct.gather(x, (row, label))", "ct.gather(x, (row, label + 1))")]),
-            edit("logits come from a block's first rows", &[("row = rows_of(i, ROWS)\n    label = ct.gather(labels, row)\n", "label = ct.gather(labels, rows_of(i, ROWS))\n    row = rows_of(0, ROWS)\n")]),
+            edit(
+                "logits come from a block's first rows",
+                &[(
+                    "row = rows_of(i, ROWS)\n    label = ct.gather(labels, row)\n",
+                    "label = ct.gather(labels, rows_of(i, ROWS))\n    row = rows_of(0, ROWS)\n",
+                )],
+            ),
         ],
     },
     Case {

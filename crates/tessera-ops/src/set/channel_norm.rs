@@ -368,7 +368,8 @@ impl Tile {
     fn cost(&self, case: &Case, full: usize) -> f64 {
         let [_, channels, pixels] = case.sizes;
         let line = self.channels * self.pixels;
-        let places = (line.next_power_of_two() * self.images).max(full) * channels.div_ceil(self.channels) * pixels.div_ceil(self.pixels);
+        let places =
+            (line.next_power_of_two() * self.images).max(full) * channels.div_ceil(self.channels) * pixels.div_ceil(self.pixels);
         let bytes = line * case.storage.bits() as usize / 8;
         let row = self.row(case) * case.storage.bits() as usize / 8;
         let aligned = row.is_multiple_of(16) && (bytes.is_multiple_of(16) || line == self.row(case));
@@ -479,7 +480,9 @@ fn batch_launches(case: &Case, tile: Tile, what: What, tensors: &mut Vec<TensorS
         tensors.extend(found.iter().map(|name| case.summed(name, [channels], Role::Workspace)));
         tensors.push(TensorSpec::new("arrived", DType::I32, [across], Role::Counter));
         let (kernel, names): (_, &[&'static str]) = match what {
-            What::Backward => ("batch_sums", &["x", "weight", "mean", "rstd", "dy", "dmean", "drstd", "arrived", "dweight", "dbias"]),
+            What::Backward => {
+                ("batch_sums", &["x", "weight", "mean", "rstd", "dy", "dmean", "drstd", "arrived", "dweight", "dbias"])
+            }
             What::Forward | What::Inference => ("batch_statistics", &["x", "weight", "bias", "arrived", "mean", "rstd"]),
         };
         let mut arguments = rows::arrays(tensors, names);
@@ -487,7 +490,12 @@ fn batch_launches(case: &Case, tile: Tile, what: What, tensors: &mut Vec<TensorS
         arguments.extend(rows::arrays(tensors, found));
         arguments.extend(common);
         arguments.extend([int("N", tile.images), int("C", tile.channels), int("P", tile.pixels)]);
-        arguments.extend([int("AT_ONCE", at_once), int("TILES", per_block), int("ALL", tiles), int("PARTS", parts.next_power_of_two())]);
+        arguments.extend([
+            int("AT_ONCE", at_once),
+            int("TILES", per_block),
+            int("ALL", tiles),
+            int("PARTS", parts.next_power_of_two()),
+        ]);
         arguments.push(int("COUNT", batch * pixels));
         arguments.extend((what == What::Forward).then_some(eps));
         let [across, ..] = rows::grid(across, 1)?;
