@@ -13,7 +13,7 @@ what blocks have left, are put together (Chan, Golub and LeVeque, 1983), so that
 so, in the blocks' order.
 
 An array is read in whole vectors, whatever the pixels of a channel: x[image, channels * pixels] lies in one piece, and an element's channel
-follows from its place there. What is written is x * scale + shift, with two numbers a channel; their gradients have three.
+follows from its place there. What batch norm writes is x * scale + shift, with two numbers a channel; its gradient has three.
 """
 from typing import NamedTuple
 
@@ -204,12 +204,11 @@ def group_norm_backward(
         w = ct.reshape(ct.load(weight, (j * S + s,), (EACH,)), (EACH, 1)).astype(ACC)
         more = two_sums(of_weight * w, of_bias * w, 0)
         along, plain = along + more[0], plain + more[1]
-    slope = along * (scale * scale * (1.0 / LENGTH))
-    shift = mean * slope - plain * (scale * (1.0 / LENGTH))
+    slope, common = along * (scale * scale * (1.0 / LENGTH)), plain * (scale * (1.0 / LENGTH))
     for s in ct.static_iter(range(S)):
         (w,) = in_vectors(lambda c: (gathered(weight, c).astype(ACC),), j, s, C, PIXELS, K, VECTOR)
         d = ct.reshape(dys[s].astype(ACC), (K // VECTOR, VECTOR)) * (w * scale)
-        ct.store(dx, (i, s), (ct.reshape(d, (1, K)) + (shift - xs[s].astype(ACC) * slope)).astype(dx.dtype))
+        ct.store(dx, (i, s), (ct.reshape(d, (1, K)) - ((xs[s].astype(ACC) - mean) * slope + common)).astype(dx.dtype))
 
 
 @tessera.kernel(num_warps=8)
@@ -259,13 +258,17 @@ def is_last(arrived, j):
     return last
 
 
-def part_of(x, j, q, N, C, P, PIXELS, ACC):
+def part_of(x, j, q, N, C, P, PIXELS):
     """Tile q of block j's channels: N images of C whole channels, or of a piece of one."""
     pieces = ct.cdiv(PIXELS, P)
     i, k = q // pieces, q % pieces
     if PIXELS % P == 0:
-        return ct.load(x, (i, 0, j * pieces + k), (N, 1, C * P), padding_mode=ZERO).astype(ACC)
-    return ct.load(x, (i, j, k), (N, 1, P), padding_mode=ZERO).astype(ACC)
+        return ct.load(x, (i, 0, j * pieces + k), (N, 1, C * P), padding_mode=ZERO)
+    return ct.load(x, (i, j, k), (N, 1, P), padding_mode=ZERO)
+
+
+def parts_of(x, j, q, N, C, P, PIXELS, AT_ONCE):
+    return [part_of(x, j, q + t, N, C, P, PIXELS) for t in range(AT_ONCE)]
 
 
 def by_channel(v, C):
@@ -311,8 +314,11 @@ def batch_statistics(
     n = ct.zeros((1, 1, P if ragged else 1), ACC)
     centre, deviations = ct.zeros((N, 1, C * P), ACC), ct.zeros((N, 1, C * P), ACC)
     # Each place of a tile has statistics of its own, so that threads exchange nothing before all tiles are read.
+    # The next tiles are on their way while some are added up.
+    next = parts_of(x, j, part * TILES, N, C, P, PIXELS, AT_ONCE)
     for q in range(part * TILES, min(part * TILES + TILES, ALL), AT_ONCE):
-        tiles = [part_of(x, j, q + t, N, C, P, PIXELS, ACC) for t in range(AT_ONCE)]
+        tiles = [v.astype(ACC) for v in next]
+        next = parts_of(x, j, q + AT_ONCE, N, C, P, PIXELS, AT_ONCE)
         own = sum(tiles[1:], tiles[0]) * (1.0 / AT_ONCE)
         more = ct.full((1, 1, 1), AT_ONCE, ACC)
         if ragged:
@@ -412,11 +418,12 @@ def batch_inference(
 ):
     def numbers(c):
         scale = ct.rsqrt(gathered(variance, c) + eps) * gathered(weight, c).astype(ACC)
-        return scale, gathered(bias, c).astype(ACC) - gathered(mean, c) * scale
+        return gathered(mean, c), scale, gathered(bias, c).astype(ACC)
 
     own = block(x, N, K, VECTOR, PIXELS)
-    scale, shift = own.of_channels(numbers)
-    own.store(y, own.load(x, ACC) * scale + shift)
+    # Numbers that are given may be infinite: what is subtracted first is no infinity less another one.
+    centre, scale, shift = own.of_channels(numbers)
+    own.store(y, (own.load(x, ACC) - centre) * scale + shift)
 
 
 @tessera.kernel(num_warps=8)
@@ -450,8 +457,11 @@ def batch_sums(
     j, part = ct.bid(0), ct.bid(1)
     centre = ct.gather(mean, j * C + ct.arange(C * P, dtype=ct.int32)[None, None, :] // P)
     sums, plain = ct.zeros((N, 1, C * P), ACC), ct.zeros((N, 1, C * P), ACC)
+    next = parts_of(x, j, part * TILES, N, C, P, PIXELS, AT_ONCE), parts_of(dy, j, part * TILES, N, C, P, PIXELS, AT_ONCE)
     for q in range(part * TILES, min(part * TILES + TILES, ALL), AT_ONCE):
-        tiles = [(part_of(x, j, q + t, N, C, P, PIXELS, ACC), part_of(dy, j, q + t, N, C, P, PIXELS, ACC)) for t in range(AT_ONCE)]
+        tiles = [(v.astype(ACC), d.astype(ACC)) for v, d in zip(*next)]
+        q = q + AT_ONCE
+        next = parts_of(x, j, q, N, C, P, PIXELS, AT_ONCE), parts_of(dy, j, q, N, C, P, PIXELS, AT_ONCE)
         sums = sum([d * (v - centre) for v, d in tiles], sums)
         plain = sum([d for _, d in tiles], plain)
     sums, plain = two_sums(by_channel(sums, C), by_channel(plain, C), 2)

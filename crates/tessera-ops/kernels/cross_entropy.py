@@ -51,8 +51,8 @@ def log(x, ACC):
     return ct.where(x == 0.0, -float("inf"), ct.where(x < float("inf"), y, x))
 
 
-def in_rows(x, i, ACC, ROWS, N):
-    v = ct.load(x, (i, 0), (ROWS, N), padding_mode=ZERO).astype(ACC)
+def in_rows(x, ACC):
+    v = x.astype(ACC)
     most = ct.max(v, axis=1, keepdims=True)
     # Below 0 where the largest is infinite: its power is then infinite, or all of them are 0.
     top = ct.where(ct.abs(most) < float("inf"), most, 0.0)
@@ -77,14 +77,15 @@ def loss_of(lse, label, own, ignore_index):
 @tessera.kernel
 def log_sum_exp(x, y, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int]):
     i = ct.bid(0)
-    ct.scatter(y, rows_of(i, ROWS), in_rows(x, i, ACC, ROWS, N))
+    ct.scatter(y, rows_of(i, ROWS), in_rows(ct.load(x, (i, 0), (ROWS, N), padding_mode=ZERO), ACC))
 
 
 @tessera.kernel
 def cross_entropy(x, labels, loss, lse, ignore_index: int, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int]):
     i = ct.bid(0)
+    v = ct.load(x, (i, 0), (ROWS, N), padding_mode=ZERO)
     label, own = labelled(x, labels, i, ACC, ROWS)
-    y = in_rows(x, i, ACC, ROWS, N)
+    y = in_rows(v, ACC)
     # Numbers of a row stay with the threads that have it.
     ct.scatter(lse, rows_of(i, ROWS), y)
     ct.scatter(loss, rows_of(i, ROWS), loss_of(y, label, own, ignore_index))

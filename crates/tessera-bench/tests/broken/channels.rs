@@ -61,10 +61,7 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit(
-                "the mean has no gradient",
-                &[("shift = mean * slope - plain * (scale * (1.0 / LENGTH))", "shift = mean * slope")],
-            ),
+            edit("the mean has no gradient", &[("* slope + common)).astype", "* slope)).astype")]),
             edit(
                 "the weight has no part in the sums",
                 &[("two_sums(of_weight * w, of_bias * w, 0)", "two_sums(of_weight, of_bias * w, 0)")],
@@ -122,7 +119,7 @@ pub(super) const CASES: &[Case] = &[
                 "the variance is taken for the root",
                 &[("scale = ct.rsqrt(gathered(variance, c) + eps)", "scale = 1.0 / (gathered(variance, c) + eps)")],
             ),
-            edit("the mean is not subtracted", &[(" - gathered(mean, c) * scale", "")]),
+            edit("the mean is not subtracted", &[("(own.load(x, ACC) - centre) * scale", "own.load(x, ACC) * scale")]),
         ],
     },
     Case {
