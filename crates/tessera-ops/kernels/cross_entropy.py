@@ -5,7 +5,8 @@
     cross_entropy           lse = log_sum_exp(x), loss = lse - x[label], or 0 where the label is the one to ignore
     cross_entropy_backward  dx = exp(x - lse) * (dloss + dlse) - [column is the label] * dloss, with 0 for the dloss of a row to ignore
 
-Short rows lie in registers. Of long ones a block takes some pieces, and the last block of a row to come puts together what all have left, in
+Short rows lie in registers, of four warps: what is found once a row is found by all threads that have it. Of long ones a block takes some
+pieces, and the last block of a row to come puts together what all have left, in
 their order. As the forward pass gives `lse`, the gradients know all of a row beforehand: they are taken tile by tile, whatever a row's length.
 """
 import cuda.tile as ct
@@ -74,13 +75,13 @@ def loss_of(lse, label, own, ignore_index):
     return ct.where(label == ignore_index, 0.0, lse - own)
 
 
-@tessera.kernel
+@tessera.kernel(num_warps=4)
 def log_sum_exp(x, y, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int]):
     i = ct.bid(0)
     ct.scatter(y, rows_of(i, ROWS), in_rows(ct.load(x, (i, 0), (ROWS, N), padding_mode=ZERO), ACC))
 
 
-@tessera.kernel
+@tessera.kernel(num_warps=4)
 def cross_entropy(x, labels, loss, lse, ignore_index: int, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int]):
     i = ct.bid(0)
     v = ct.load(x, (i, 0), (ROWS, N), padding_mode=ZERO)
