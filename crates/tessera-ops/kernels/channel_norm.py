@@ -284,7 +284,7 @@ def all_parts(a, j, PARTS, C):
     return ct.load(a, (0, j), (PARTS, C), padding_mode=ZERO)
 
 
-@tessera.kernel(num_warps=8)
+@tessera.kernel(num_warps=8, occupancy=2)
 def batch_statistics(
     x,
     weight,
@@ -314,11 +314,12 @@ def batch_statistics(
     n = ct.zeros((1, 1, P if ragged else 1), ACC)
     centre, deviations = ct.zeros((N, 1, C * P), ACC), ct.zeros((N, 1, C * P), ACC)
     # Each place of a tile has statistics of its own, so that threads exchange nothing before all tiles are read.
-    # The next tiles are on their way while some are added up.
-    next = parts_of(x, j, part * TILES, N, C, P, PIXELS, AT_ONCE)
-    for q in range(part * TILES, min(part * TILES + TILES, ALL), AT_ONCE):
+    first, last = part * TILES, min(part * TILES + TILES, ALL)
+    # The next tiles are on their way while some are added up; behind the last ones these once more, which the cache has.
+    next = parts_of(x, j, first, N, C, P, PIXELS, AT_ONCE)
+    for q in range(first, last, AT_ONCE):
         tiles = [v.astype(ACC) for v in next]
-        next = parts_of(x, j, q + AT_ONCE, N, C, P, PIXELS, AT_ONCE)
+        next = parts_of(x, j, min(q, last - 2 * AT_ONCE) + AT_ONCE, N, C, P, PIXELS, AT_ONCE)
         own = sum(tiles[1:], tiles[0]) * (1.0 / AT_ONCE)
         more = ct.full((1, 1, 1), AT_ONCE, ACC)
         if ragged:
@@ -457,11 +458,9 @@ def batch_sums(
     j, part = ct.bid(0), ct.bid(1)
     centre = ct.gather(mean, j * C + ct.arange(C * P, dtype=ct.int32)[None, None, :] // P)
     sums, plain = ct.zeros((N, 1, C * P), ACC), ct.zeros((N, 1, C * P), ACC)
-    next = parts_of(x, j, part * TILES, N, C, P, PIXELS, AT_ONCE), parts_of(dy, j, part * TILES, N, C, P, PIXELS, AT_ONCE)
     for q in range(part * TILES, min(part * TILES + TILES, ALL), AT_ONCE):
-        tiles = [(v.astype(ACC), d.astype(ACC)) for v, d in zip(*next)]
-        q = q + AT_ONCE
-        next = parts_of(x, j, q, N, C, P, PIXELS, AT_ONCE), parts_of(dy, j, q, N, C, P, PIXELS, AT_ONCE)
+        xs, dys = parts_of(x, j, q, N, C, P, PIXELS, AT_ONCE), parts_of(dy, j, q, N, C, P, PIXELS, AT_ONCE)
+        tiles = [(v.astype(ACC), d.astype(ACC)) for v, d in zip(xs, dys)]
         sums = sum([d * (v - centre) for v, d in tiles], sums)
         plain = sum([d for _, d in tiles], plain)
     sums, plain = two_sums(by_channel(sums, C), by_channel(plain, C), 2)

@@ -227,8 +227,9 @@ struct Held {
     warps: u32,
 }
 
-/// Bytes of a group for each thread, beyond which a block has more threads; and for each of the most threads.
-const HELD_BYTES: (usize, usize) = (128, 192);
+/// Bytes of a group for each thread, beyond which a block has more threads; and for each of the most threads, of one array and of two.
+const HELD_BYTES: usize = 128;
+const MOST_BYTES: [usize; 2] = [256, 320];
 /// Threads of the largest block that holds a group.
 const THREADS: usize = 512;
 /// Elements of a group that a CPU takes at once.
@@ -247,10 +248,10 @@ impl Held {
         }
         let arrays = if what == What::Backward { 2 } else { 1 };
         let bytes = length * arrays * case.acc.bits().max(2 * case.storage.bits()) as usize / 16;
-        if bytes > THREADS * HELD_BYTES.1 {
+        if bytes > THREADS * MOST_BYTES[arrays - 1] {
             return None;
         }
-        let threads = bytes.div_ceil(HELD_BYTES.0).next_power_of_two().clamp(64, THREADS);
+        let threads = bytes.div_ceil(HELD_BYTES).next_power_of_two().clamp(64, THREADS);
         let vector = rows::VECTOR_BITS / case.storage.bits() as usize;
         let elements = match what {
             // Sums of channels are found in tiles of whole ones.
@@ -333,8 +334,8 @@ struct Tile {
     pixels: usize,
 }
 
-/// Numbers of 32 bits that a block adds up to: at most, and those that all of its threads take part for.
-const TILE: (usize, usize) = (4096, 2048);
+/// Places of a tile: eight for each thread of the largest block, and of the smallest one, in numbers of 32 bits.
+const TILE: (usize, usize) = (2048, 512);
 /// Channels of a tile, of which a block puts together what all have left.
 const TOGETHER: usize = 64;
 /// The shortest piece that is worth reading.
@@ -346,30 +347,45 @@ fn twos(number: usize, most: usize) -> usize {
 }
 
 impl Tile {
-    /// The tile whose threads idle least: as many whole channels as fill one, or pieces of a long one.
-    fn of(case: &Case) -> Tile {
+    /// The tile whose threads idle least: as many whole channels as fill one, or pieces of a long one. Fewer images where they make no
+    /// multiple of the tiles that are read at once.
+    fn of(case: &Case, at_once: usize) -> Tile {
         let [batch, channels, pixels] = case.sizes;
         let words = case.acc.bits() as usize / 32;
-        let (most, full) = (TILE.0 / words, TILE.1 / words);
+        let (full, least) = (TILE.0 / words, TILE.1 / words);
         let tile = |channels: usize, pixels: usize| {
             let pixels = pixels.max(1);
-            let images = twos(batch, (full / (channels * pixels).next_power_of_two()).max(1));
+            let line = (channels * pixels).next_power_of_two();
+            let pieces = case.sizes[2].div_ceil(pixels);
+            let mut images = twos(batch, (full / line).max(1));
+            while images > 1 && line * images > least && !(batch / images * pieces).is_multiple_of(at_once) {
+                images /= 2;
+            }
             Tile { images, channels, pixels }
         };
         let mut tiles: Vec<Tile> =
-            (1..=channels.min(TOGETHER)).filter(|each| each * pixels <= most).map(|each| tile(each, pixels)).collect();
+            (1..=channels.min(TOGETHER)).filter(|each| each * pixels <= full).map(|each| tile(each, pixels)).collect();
         let piece = twos(pixels, full);
         tiles.extend((piece >= SHORTEST && piece < pixels).then(|| tile(1, piece)));
-        tiles.extend((pixels > most).then(|| tile(1, full)));
-        tiles.into_iter().min_by(|a, b| a.cost(case, full).total_cmp(&b.cost(case, full))).unwrap_or(tile(1, 1))
+        tiles.extend((pixels > full).then(|| tile(1, full)));
+        tiles.into_iter().min_by(|a, b| a.cost(case, least).total_cmp(&b.cost(case, least))).unwrap_or(tile(1, 1))
+    }
+
+    /// Warps of a block with eight places a thread.
+    fn warps(&self, case: &Case) -> u32 {
+        let places = (self.channels * self.pixels).next_power_of_two() * self.images * case.acc.bits() as usize / 32;
+        match case.machine {
+            Machine::Cpu => 0,
+            Machine::Gpu(_) => (places / 256).clamp(2, 8) as u32,
+        }
     }
 
     /// Threads' places for each element; more where accesses are not aligned, or short.
-    fn cost(&self, case: &Case, full: usize) -> f64 {
+    fn cost(&self, case: &Case, least: usize) -> f64 {
         let [_, channels, pixels] = case.sizes;
         let line = self.channels * self.pixels;
         let places =
-            (line.next_power_of_two() * self.images).max(full) * channels.div_ceil(self.channels) * pixels.div_ceil(self.pixels);
+            (line.next_power_of_two() * self.images).max(least) * channels.div_ceil(self.channels) * pixels.div_ceil(self.pixels);
         let bytes = line * case.storage.bits() as usize / 8;
         let row = self.row(case) * case.storage.bits() as usize / 8;
         let aligned = row.is_multiple_of(16) && (bytes.is_multiple_of(16) || line == self.row(case));
@@ -417,8 +433,14 @@ impl Written {
 
 /// The most blocks that share a channel.
 const PARTS: usize = 64;
-/// Blocks that a multiprocessor has at once.
-const RESIDENT: usize = 4;
+
+/// Tiles that are read at once, and blocks of eight warps that a multiprocessor has then.
+fn at_once(what: What) -> (usize, usize) {
+    match what {
+        What::Forward | What::Inference => (4, 2),
+        What::Backward => (2, 4),
+    }
+}
 
 fn batch(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let case = Case::of("batch_norm", problem, policy, machine)?;
@@ -426,7 +448,7 @@ fn batch(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
     if batch * pixels == 0 && channels > 0 && what != What::Inference {
         return Err(Unsupported("of no elements of a channel there are no statistics".to_string()));
     }
-    let tile = Tile::of(&case);
+    let tile = Tile::of(&case, at_once(what).0);
     let image = tile.view(&case);
     let role = |output: bool| if output { Role::Output } else { Role::Input };
     let mut tensors = vec![case.stored("x", image, Role::Input), case.stored("weight", [channels], Role::Input)];
@@ -469,10 +491,15 @@ fn batch_launches(case: &Case, tile: Tile, what: What, tensors: &mut Vec<TensorS
     if what != What::Inference {
         let across = channels.div_ceil(tile.channels);
         let tiles = batch / tile.images * pixels.div_ceil(tile.pixels);
-        let at_once = if pixels.is_multiple_of(tile.pixels) { twos(tiles, 4) } else { 1 };
+        let (most, resident) = at_once(what);
+        let at_once = if pixels.is_multiple_of(tile.pixels) { twos(tiles, most) } else { 1 };
+        let warps = tile.warps(case);
         let wanted = match case.machine {
             Machine::Cpu => 8,
-            Machine::Gpu(arch) => (RESIDENT * arch.multiprocessors() as usize / across.max(1)).clamp(1, PARTS),
+            Machine::Gpu(arch) => {
+                let blocks = resident * 8 / warps as usize * arch.multiprocessors() as usize;
+                (blocks / across.max(1)).clamp(1, PARTS)
+            }
         };
         let per_block = tiles.div_ceil(wanted).next_multiple_of(at_once);
         let parts = tiles.div_ceil(per_block);
@@ -499,7 +526,7 @@ fn batch_launches(case: &Case, tile: Tile, what: What, tensors: &mut Vec<TensorS
         arguments.push(int("COUNT", batch * pixels));
         arguments.extend((what == What::Forward).then_some(eps));
         let [across, ..] = rows::grid(across, 1)?;
-        launches.push(LaunchSpec::new(kernel, arguments, [across, parts as u32, 1]));
+        launches.push(LaunchSpec { warps, ..LaunchSpec::new(kernel, arguments, [across, parts as u32, 1]) });
     }
     let (kernel, names): (_, &[&'static str]) = match what {
         What::Forward => ("batch_normalise", &["x", "y"]),
