@@ -6,8 +6,8 @@
     cross_entropy_backward  dx = exp(x - lse) * (dloss + dlse) - [column is the label] * dloss, with 0 for the dloss of a row to ignore
 
 Short rows lie in registers, of four warps: what is found once a row is found by all threads that have it. Of long ones a block takes some
-pieces, and the last block of a row to come puts together what all have left, in
-their order. As the forward pass gives `lse`, the gradients know all of a row beforehand: they are taken tile by tile, whatever a row's length.
+pieces, and the last block of a row to come puts together what all have left, in their order. As the forward pass gives `lse`, the gradients
+know all of a row beforehand: they are taken tile by tile, whatever a row's length.
 """
 import cuda.tile as ct
 import tessera
@@ -37,7 +37,7 @@ def below(a, top, ACC):
 
 
 def log(x, ACC):
-    """The logarithm of a sum of powers: in fp32 to some roundings, since each thread finds it of its row, as for a warp's rows alone pays."""
+    """The logarithm of a sum of powers: in fp32 to some roundings, for a few instructions, since all threads of a row find it."""
     if ACC != ct.float32:
         return ct.log(x)
     # x = 2^exponent (1 + f), from the root of 1/2 to that of 2; the polynomial is that of Cephes' logf.

@@ -8,8 +8,9 @@
 Behind a residual, x is the sum that was stored, which has a cotangent of its own: dsum is added to dx, the gradient of both that were added.
 
 A block takes TILES tiles of ROWS rows, whose next one is on its way while one is worked on, and leaves its part of the sums over rows. A
-second launch adds up the parts in the order of the blocks, so a result never depends on how they are scheduled. Rows that leave no
-registers for such parts are taken one by one; a block of columns then reads x and dy once more, with what is known of each row.
+second launch adds up the parts in the order of the blocks, so a result never depends on how they are scheduled. A row may be several tiles
+of columns, which are added up in each thread before sums cross threads. Rows that leave no registers for such parts are taken one by one; a
+block of columns then reads x and dy once more, with what is known of each row.
 """
 import cuda.tile as ct
 import tessera
