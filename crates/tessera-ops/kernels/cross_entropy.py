@@ -5,14 +5,26 @@
     cross_entropy           lse = log_sum_exp(x), loss = lse - x[label], or 0 where the label is the one to ignore
     cross_entropy_backward  dx = exp(x - lse) * (dloss + dlse) - [column is the label] * dloss, with 0 for the dloss of a row to ignore
 
-Short rows lie in registers. Of long ones a block takes some pieces, and the last block of a row to come puts together what all have left, in
-their order. As the forward pass gives `lse`, the gradients know all of a row beforehand: they are taken tile by tile, whatever a row's length.
+Short rows lie in registers, of four warps: what is found once a row is found by all threads that have it. Of long ones a block takes some
+pieces, and the last block of a row to come puts together what all have left, in their order. As the forward pass gives `lse`, the gradients
+know all of a row beforehand: they are taken tile by tile, whatever a row's length.
 """
 import cuda.tile as ct
 import tessera
 
 ZERO = ct.PaddingMode.ZERO
 LOG2_E = 1.4426950408889634
+LN_2 = 0.6931471805599453
+LOG = (
+    -1.1514610310e-1,
+    1.1676998740e-1,
+    -1.2420140846e-1,
+    1.4249322787e-1,
+    -1.6668057665e-1,
+    2.0000714765e-1,
+    -2.4999993993e-1,
+    3.3333331174e-1,
+)
 
 
 def power(distance, ACC):
@@ -24,33 +36,60 @@ def below(a, top, ACC):
     return ct.where(a == top, 1.0, power(a - top, ACC))
 
 
-def in_rows(x, i, ACC, ROWS, N):
-    v = ct.load(x, (i, 0), (ROWS, N), padding_mode=ZERO).astype(ACC)
+def log(x, ACC):
+    """The logarithm of a sum of powers: in fp32 to some roundings, for a few instructions, since all threads of a row find it."""
+    if ACC != ct.float32:
+        return ct.log(x)
+    # x = 2^exponent (1 + f), from the root of 1/2 to that of 2; the polynomial is that of Cephes' logf.
+    bits = ct.bitcast(x, ct.int32)
+    exponent = (bits - 0x3F3504F3) >> 23
+    f = ct.bitcast(bits - (exponent << 23), ct.float32) - 1.0
+    p = 7.0376836292e-2
+    for c in LOG:
+        p = p * f + c
+    y = f + f * f * (f * p - 0.5) + exponent.astype(ct.float32) * LN_2
+    # Sums are 0, infinite, NaN, or normal numbers.
+    return ct.where(x == 0.0, -float("inf"), ct.where(x < float("inf"), y, x))
+
+
+def in_rows(x, ACC):
+    v = x.astype(ACC)
     most = ct.max(v, axis=1, keepdims=True)
     # Below 0 where the largest is infinite: its power is then infinite, or all of them are 0.
     top = ct.where(ct.abs(most) < float("inf"), most, 0.0)
-    return top + ct.log(ct.sum(power(v - top, ACC), axis=1, keepdims=True))
+    return top + log(ct.sum(power(v - top, ACC), axis=1, keepdims=True), ACC)
 
 
-def loss_of(x, labels, lse, i, ignore_index, ACC, ROWS):
-    label = ct.load(labels, (i,), (ROWS,), padding_mode=ZERO)
-    row = i * ROWS + ct.arange(ROWS, dtype=ct.int32)
-    own = ct.gather(x, (row, label)).astype(ACC)
-    return ct.where(label == ignore_index, 0.0, ct.reshape(lse, (ROWS,)) - own)
+def rows_of(i, ROWS):
+    return i * ROWS + ct.arange(ROWS, dtype=ct.int32)[:, None]
 
 
-@tessera.kernel
+def labelled(x, labels, i, ACC, ROWS):
+    """The labels of rows, and their logits."""
+    row = rows_of(i, ROWS)
+    label = ct.gather(labels, row)
+    return label, ct.gather(x, (row, label)).astype(ACC)
+
+
+def loss_of(lse, label, own, ignore_index):
+    return ct.where(label == ignore_index, 0.0, lse - own)
+
+
+@tessera.kernel(num_warps=4)
 def log_sum_exp(x, y, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int]):
     i = ct.bid(0)
-    ct.store(y, (i,), ct.reshape(in_rows(x, i, ACC, ROWS, N), (ROWS,)))
+    ct.scatter(y, rows_of(i, ROWS), in_rows(ct.load(x, (i, 0), (ROWS, N), padding_mode=ZERO), ACC))
 
 
-@tessera.kernel
+@tessera.kernel(num_warps=4)
 def cross_entropy(x, labels, loss, lse, ignore_index: int, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int]):
     i = ct.bid(0)
-    y = in_rows(x, i, ACC, ROWS, N)
-    ct.store(lse, (i,), ct.reshape(y, (ROWS,)))
-    ct.store(loss, (i,), loss_of(x, labels, y, i, ignore_index, ACC, ROWS))
+    v = ct.load(x, (i, 0), (ROWS, N), padding_mode=ZERO)
+    label, own = labelled(x, labels, i, ACC, ROWS)
+    y = in_rows(v, ACC)
+    # Numbers of a row stay with the threads that have it.
+    ct.scatter(lse, rows_of(i, ROWS), y)
+    ct.scatter(loss, rows_of(i, ROWS), loss_of(y, label, own, ignore_index))
 
 
 def in_parts(x, tops, sums, arrived, ACC, CHUNK, TILES, PARTS, N):
@@ -117,7 +156,8 @@ def cross_entropy_parts(
     if last:
         i = ct.bid(0)
         ct.store(lse, (i,), ct.reshape(result, (1,)))
-        ct.store(loss, (i,), loss_of(x, labels, result, i, ignore_index, ACC, 1))
+        label, own = labelled(x, labels, i, ACC, 1)
+        ct.store(loss, (i,), ct.reshape(loss_of(result, label, own, ignore_index), (1,)))
 
 
 def column(a, i, ROWS):

@@ -8,13 +8,15 @@
 Behind a residual, x is the sum that was stored, which has a cotangent of its own: dsum is added to dx, the gradient of both that were added.
 
 A block takes TILES tiles of ROWS rows, whose next one is on its way while one is worked on, and leaves its part of the sums over rows. A
-second launch adds up the parts in the order of the blocks, so a result never depends on how they are scheduled. Rows that leave no
-registers for such parts are taken one by one; a block of columns then reads x and dy once more, with what is known of each row.
+second launch adds up the parts in the order of the blocks, so a result never depends on how they are scheduled. A row may be several tiles
+of columns, which are added up in each thread before sums cross threads. Rows that leave no registers for such parts are taken one by one; a
+block of columns then reads x and dy once more, with what is known of each row.
 """
 import cuda.tile as ct
 import tessera
 
 ZERO = ct.PaddingMode.ZERO
+AT_ONCE = 4
 
 
 def three_sums(a, b, c):
@@ -26,64 +28,92 @@ def two_sums(a, b):
     return ct.reduce((a, b), 1, lambda a0, b0, a1, b1: (a0 + a1, b0 + b1), (0.0, 0.0), keepdims=True)
 
 
+def total_of(tiles):
+    return sum(tiles[1:], tiles[0])
+
+
 def of_rows(x, weight, dy, left, eps, CENTRED, ACC, N):
-    """The gradient of some rows, of which so many are left, and their normalised elements."""
-    v, g = x.astype(ACC), dy.astype(ACC) * weight.astype(ACC)
+    """The gradient of some rows, of which so many are left, and their normalised elements; tiles have some columns each."""
+    d, g = [v.astype(ACC) for v in x], [a.astype(ACC) * b.astype(ACC) for a, b in zip(dy, weight)]
     if CENTRED:
-        d = v - ct.sum(v, axis=1, keepdims=True) * (1.0 / N)
-        plain, along, squares = three_sums(g, g * d, d * d)
-        g = g - plain * (1.0 / N)
+        mean = ct.sum(total_of(d), axis=1, keepdims=True) * (1.0 / N)
+        d = [v - mean for v in d]
+    along, squares = total_of([a * b for a, b in zip(g, d)]), total_of([v * v for v in d])
+    if CENTRED:
+        plain, along, squares = three_sums(total_of(g), along, squares)
     else:
-        d = v
-        along, squares = two_sums(g * d, d * d)
+        along, squares = two_sums(along, squares)
     scale = ct.rsqrt(squares * (1.0 / N) + eps)
-    if x.shape[0] > 1:
+    if x[0].shape[0] > 1:
         # What lies behind the last row is 0, and has no scale where eps is 0, too.
-        scale = ct.where(ct.arange(x.shape[0], dtype=ct.int32)[:, None] < left, scale, 0.0)
-    h = d * scale
-    return (g - h * (along * (scale * (1.0 / N)))) * scale, h
+        scale = ct.where(ct.arange(x[0].shape[0], dtype=ct.int32)[:, None] < left, scale, 0.0)
+    h = [v * scale for v in d]
+    # What all elements of a row have in common, and what is along their deviations.
+    slope = along * (scale * scale * (1.0 / N))
+    if CENTRED:
+        common = plain * (scale * (1.0 / N))
+        return [a * scale - (b * slope + common) for a, b in zip(g, h)], h
+    return [a * scale - b * slope for a, b in zip(g, h)], h
 
 
-def both(x, dy, i, ROWS, N):
-    return ct.load(x, (i, 0), (ROWS, N), padding_mode=ZERO), ct.load(dy, (i, 0), (ROWS, N), padding_mode=ZERO)
+def in_tiles(a, i, ROWS, COLUMNS, N):
+    """Rows in tiles of some columns each, which divide them."""
+    return [ct.load(a, (i, k), (ROWS, COLUMNS), padding_mode=ZERO) for k in range(N // COLUMNS)]
 
 
-def sums_of_rows(x, weight, dy, dsum, dx, eps, CENTRED, ADDS, ACC, ROWS, TILES, AHEAD, HELD, N):
+def sums_of_rows(x, weight, dy, dsum, dx, eps, CENTRED, ADDS, ACC, ROWS, TILES, AHEAD, HELD, COLUMNS, N):
     """Writes the gradients of a block's rows, and gives its sums of dy * h and of dy. HELD: the weight stays in registers meanwhile. ADDS: dsum has a part."""
+    K = N // COLUMNS
     first = ct.bid(0) * TILES
     last = min(first + TILES, ct.cdiv(x.shape[0], ROWS))
     if HELD:
-        w = ct.load(weight, (0,), (N,))
-    sums = ct.zeros((ROWS, N), ACC)
-    plain = ct.zeros((ROWS, N), ACC) if CENTRED else None
-    v, g = both(x, dy, first, ROWS, N)
+        w = [ct.load(weight, (k,), (COLUMNS,)) for k in range(K)]
+    sums = [ct.zeros((ROWS, COLUMNS), ACC) for k in range(K)]
+    plain = [ct.zeros((ROWS, COLUMNS), ACC) for k in range(K)] if CENTRED else None
+    v, g = in_tiles(x, first, ROWS, COLUMNS, N), in_tiles(dy, first, ROWS, COLUMNS, N)
     for i in range(first, last):
         if AHEAD:
-            next = both(x, dy, i + 1, ROWS, N)
+            next = in_tiles(x, i + 1, ROWS, COLUMNS, N), in_tiles(dy, i + 1, ROWS, COLUMNS, N)
         elif i > first:
-            v, g = both(x, dy, i, ROWS, N)
+            v, g = in_tiles(x, i, ROWS, COLUMNS, N), in_tiles(dy, i, ROWS, COLUMNS, N)
         left = x.shape[0] - i * ROWS
-        d, h = of_rows(v, w if HELD else ct.load(weight, (0,), (N,)), g, left, eps, CENTRED, ACC, N)
-        if ADDS:
-            d = d + ct.load(dsum, (i, 0), (ROWS, N), padding_mode=ZERO).astype(ACC)
-        ct.store(dx, (i, 0), d.astype(dx.dtype))
+        weights = w if HELD else [ct.load(weight, (k,), (COLUMNS,)) for k in range(K)]
+        d, h = of_rows(v, weights, g, left, eps, CENTRED, ACC, N)
+        for k in ct.static_iter(range(K)):
+            own = d[k] + ct.load(dsum, (i, k), (ROWS, COLUMNS), padding_mode=ZERO).astype(ACC) if ADDS else d[k]
+            ct.store(dx, (i, k), own.astype(dx.dtype))
         if CENTRED and not HELD and dy.dtype != ct.float32:
             # Two sums leave too few registers: cotangents are found in the cache.
-            g = ct.load(dy, (i, 0), (ROWS, N), padding_mode=ZERO)
-        sums = sums + g.astype(ACC) * h
+            g = in_tiles(dy, i, ROWS, COLUMNS, N)
+        sums = [a + b.astype(ACC) * c for a, b, c in zip(sums, g, h)]
         if CENTRED:
-            plain = plain + g.astype(ACC)
+            plain = [a + b.astype(ACC) for a, b in zip(plain, g)]
         if AHEAD:
             v, g = next
-    return ct.sum(sums, axis=0, keepdims=True), ct.sum(plain, axis=0, keepdims=True) if CENTRED else None
+    return sums, plain
+
+
+def store_sums(a, sums):
+    for k in ct.static_iter(range(len(sums))):
+        ct.store(a, (ct.bid(0), k), ct.sum(sums[k], axis=0, keepdims=True))
 
 
 @tessera.kernel(num_warps=16, occupancy=2)
 def rms_norm_backward(
-    x, weight, dy, dweights, dx, eps: float, ACC: ct.Constant, ROWS: ct.Constant[int], TILES: ct.Constant[int], N: ct.Constant[int]
+    x,
+    weight,
+    dy,
+    dweights,
+    dx,
+    eps: float,
+    ACC: ct.Constant,
+    ROWS: ct.Constant[int],
+    TILES: ct.Constant[int],
+    COLUMNS: ct.Constant[int],
+    N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, False, False, ACC, ROWS, TILES, True, True, N)
-    ct.store(dweights, (ct.bid(0), 0), sums)
+    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, False, False, ACC, ROWS, TILES, True, True, COLUMNS, N)
+    store_sums(dweights, sums)
 
 
 @tessera.kernel(num_warps=8, occupancy=2)
@@ -98,11 +128,32 @@ def layer_norm_backward(
     ACC: ct.Constant,
     ROWS: ct.Constant[int],
     TILES: ct.Constant[int],
+    COLUMNS: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, True, False, ACC, ROWS, TILES, True, True, N)
-    ct.store(dweights, (ct.bid(0), 0), sums)
-    ct.store(dbiases, (ct.bid(0), 0), plain)
+    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, True, False, ACC, ROWS, TILES, True, True, COLUMNS, N)
+    store_sums(dweights, sums)
+    store_sums(dbiases, plain)
+
+
+@tessera.kernel(num_warps=4, occupancy=3)
+def layer_norm_backward_thirds(
+    x,
+    weight,
+    dy,
+    dweights,
+    dbiases,
+    dx,
+    eps: float,
+    ACC: ct.Constant,
+    ROWS: ct.Constant[int],
+    TILES: ct.Constant[int],
+    COLUMNS: ct.Constant[int],
+    N: ct.Constant[int],
+):
+    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, True, False, ACC, ROWS, TILES, True, True, COLUMNS, N)
+    store_sums(dweights, sums)
+    store_sums(dbiases, plain)
 
 
 @tessera.kernel
@@ -117,10 +168,11 @@ def rms_norm_backward_wide(
     ROWS: ct.Constant[int],
     TILES: ct.Constant[int],
     AHEAD: ct.Constant[bool],
+    COLUMNS: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, False, False, ACC, ROWS, TILES, AHEAD, N <= 4096, N)
-    ct.store(dweights, (ct.bid(0), 0), sums)
+    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, False, False, ACC, ROWS, TILES, AHEAD, N <= 4096, COLUMNS, N)
+    store_sums(dweights, sums)
 
 
 @tessera.kernel
@@ -136,11 +188,12 @@ def layer_norm_backward_wide(
     ROWS: ct.Constant[int],
     TILES: ct.Constant[int],
     AHEAD: ct.Constant[bool],
+    COLUMNS: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, True, False, ACC, ROWS, TILES, AHEAD, N <= 4096, N)
-    ct.store(dweights, (ct.bid(0), 0), sums)
-    ct.store(dbiases, (ct.bid(0), 0), plain)
+    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, True, False, ACC, ROWS, TILES, AHEAD, N <= 4096, COLUMNS, N)
+    store_sums(dweights, sums)
+    store_sums(dbiases, plain)
 
 
 @tessera.kernel(num_warps=16, occupancy=2)
@@ -155,10 +208,11 @@ def add_rms_norm_backward(
     ACC: ct.Constant,
     ROWS: ct.Constant[int],
     TILES: ct.Constant[int],
+    COLUMNS: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, False, True, ACC, ROWS, TILES, True, True, N)
-    ct.store(dweights, (ct.bid(0), 0), sums)
+    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, False, True, ACC, ROWS, TILES, True, True, COLUMNS, N)
+    store_sums(dweights, sums)
 
 
 @tessera.kernel(num_warps=8, occupancy=2)
@@ -174,11 +228,12 @@ def add_layer_norm_backward(
     ACC: ct.Constant,
     ROWS: ct.Constant[int],
     TILES: ct.Constant[int],
+    COLUMNS: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, True, True, ACC, ROWS, TILES, True, True, N)
-    ct.store(dweights, (ct.bid(0), 0), sums)
-    ct.store(dbiases, (ct.bid(0), 0), plain)
+    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, True, True, ACC, ROWS, TILES, True, True, COLUMNS, N)
+    store_sums(dweights, sums)
+    store_sums(dbiases, plain)
 
 
 @tessera.kernel
@@ -194,10 +249,11 @@ def add_rms_norm_backward_wide(
     ROWS: ct.Constant[int],
     TILES: ct.Constant[int],
     AHEAD: ct.Constant[bool],
+    COLUMNS: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, False, True, ACC, ROWS, TILES, AHEAD, N <= 4096, N)
-    ct.store(dweights, (ct.bid(0), 0), sums)
+    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, False, True, ACC, ROWS, TILES, AHEAD, N <= 4096, COLUMNS, N)
+    store_sums(dweights, sums)
 
 
 @tessera.kernel
@@ -214,11 +270,12 @@ def add_layer_norm_backward_wide(
     ROWS: ct.Constant[int],
     TILES: ct.Constant[int],
     AHEAD: ct.Constant[bool],
+    COLUMNS: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, True, True, ACC, ROWS, TILES, AHEAD, N <= 4096, N)
-    ct.store(dweights, (ct.bid(0), 0), sums)
-    ct.store(dbiases, (ct.bid(0), 0), plain)
+    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, True, True, ACC, ROWS, TILES, AHEAD, N <= 4096, COLUMNS, N)
+    store_sums(dweights, sums)
+    store_sums(dbiases, plain)
 
 
 def piece(x, weight, dy, i, k, ACC, CHUNK):
@@ -338,21 +395,24 @@ def layer_norm_backward_columns(
 
 
 def total(parts, j, PARTS, COLUMNS):
-    """The sum over an array's rows of some of its columns."""
+    """The sum over an array's rows of some of its columns. So many tiles are on their way at once."""
     acc = ct.zeros((PARTS, COLUMNS), parts.dtype)
-    for i in range(ct.cdiv(parts.shape[0], PARTS)):
-        acc = acc + ct.load(parts, (i, j), (PARTS, COLUMNS), padding_mode=ZERO)
+    for i in range(0, ct.cdiv(parts.shape[0], PARTS), AT_ONCE):
+        acc = sum([ct.load(parts, (i + k, j), (PARTS, COLUMNS), padding_mode=ZERO) for k in range(AT_ONCE)], acc)
     return ct.sum(acc, axis=0)
 
 
-@tessera.kernel
+@tessera.kernel(num_warps=4)
 def rms_norm_sums(dweights, dweight, PARTS: ct.Constant[int], COLUMNS: ct.Constant[int]):
     j = ct.bid(0)
     ct.store(dweight, (j,), total(dweights, j, PARTS, COLUMNS).astype(dweight.dtype))
 
 
-@tessera.kernel
+@tessera.kernel(num_warps=4)
 def layer_norm_sums(dweights, dbiases, dweight, dbias, PARTS: ct.Constant[int], COLUMNS: ct.Constant[int]):
+    """Of weights in the first row of blocks, of biases in the second one."""
     j = ct.bid(0)
-    ct.store(dweight, (j,), total(dweights, j, PARTS, COLUMNS).astype(dweight.dtype))
-    ct.store(dbias, (j,), total(dbiases, j, PARTS, COLUMNS).astype(dbias.dtype))
+    if ct.bid(1) == 0:
+        ct.store(dweight, (j,), total(dweights, j, PARTS, COLUMNS).astype(dweight.dtype))
+    else:
+        ct.store(dbias, (j,), total(dbiases, j, PARTS, COLUMNS).astype(dbias.dtype))

@@ -31,19 +31,13 @@ pub(super) const CASES: &[Case] = &[
         mutants: &[
             edit(
                 "the variance cancels",
-                &[(
-                    "ct.rsqrt(whole(d * d) / (C * PIXELS) + eps)\n    w, b",
-                    "ct.rsqrt(whole(v * v) / (C * PIXELS) - mean * mean + eps)\n    w, b",
-                )],
+                &[
+                    ("total([v * v for v in d])", "total([v.astype(ACC) * v.astype(ACC) for v in tiles])"),
+                    ("* (1.0 / LENGTH) + eps)", "* (1.0 / LENGTH) - mean * mean + eps)"),
+                ],
             ),
-            edit("all groups have the first one's weights", &[("j = i % groups", "j = i * 0")]),
-            edit(
-                "statistics are a channel's",
-                &[(
-                    "return ct.sum(ct.sum(v, axis=2, keepdims=True), axis=1, keepdims=True)",
-                    "return ct.sum(v, axis=2, keepdims=True) * v.shape[1]",
-                )],
-            ),
+            edit("all groups have the first one's weights", &[("i % groups, s, C", "i * 0, s, C")]),
+            edit("all channels have the first one's weight", &[("numbers(j * C + c)", "numbers(j * C + c * 0)")]),
         ],
     },
     Case {
@@ -67,16 +61,16 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("the mean has no gradient", &[("(d * w - plain - h * along) * scale", "(d * w - h * along) * scale")]),
+            edit("the mean has no gradient", &[("* slope + common)).astype", "* slope)).astype")]),
             edit(
                 "the weight has no part in the sums",
-                &[("whole(of_weight * w) / (C * PIXELS)", "whole(of_weight) / (C * PIXELS)")],
+                &[("two_sums(of_weight * w, of_bias * w, 0)", "two_sums(of_weight, of_bias * w, 0)")],
             ),
             edit(
                 "images are mixed up",
                 &[(
-                    "ct.store(dweights, (i // groups, j), ct.reshape(of_weight, (1, C)))",
-                    "ct.store(dweights, (0, j), ct.reshape(of_weight, (1, C)))",
+                    "ct.store(dweights, (i // groups, j * S + s), ct.reshape(of_weight, (1, EACH)))",
+                    "ct.store(dweights, (0, j * S + s), ct.reshape(of_weight, (1, EACH)))",
                 )],
             ),
         ],
@@ -89,8 +83,16 @@ pub(super) const CASES: &[Case] = &[
         data: far,
         text: &[],
         mutants: &[
-            edit("parts' means do not vary", &[("squares + more + d * d * n * part", "squares + more")]),
-            edit("the bias is dropped", &[("* channel_numbers(rstd, j, C) * w + b)", "* channel_numbers(rstd, j, C) * w)")]),
+            edit(
+                "parts' means do not vary",
+                &[("all_parts(squares, j, PARTS, C) + d * d * n", "all_parts(squares, j, PARTS, C)")],
+            ),
+            edit("tiles' means do not vary", &[(" + d * d * (n * share)", "")]),
+            edit(
+                "places' means do not vary",
+                &[("by_channel(deviations, C) + (own - centre) * (own - centre) * n", "by_channel(deviations, C)")],
+            ),
+            edit("the bias is dropped", &[(".astype(ACC) - centre * scale)", ".astype(ACC) * 0.0 - centre * scale)")]),
         ],
     },
     Case {
@@ -100,7 +102,10 @@ pub(super) const CASES: &[Case] = &[
         policy: "fp32",
         data: |plan| plan,
         text: &[],
-        mutants: &[edit("the variance is the unbiased one", &[("deviations / n + eps", "deviations / (n - 1.0) + eps")])],
+        mutants: &[edit(
+            "the variance is the unbiased one",
+            &[("axis=0) * (1.0 / COUNT)\n        centre, factor", "axis=0) * (1.0 / (COUNT - 1))\n        centre, factor")],
+        )],
     },
     Case {
         operator: "batch_norm_inference",
@@ -112,12 +117,9 @@ pub(super) const CASES: &[Case] = &[
         mutants: &[
             edit(
                 "the variance is taken for the root",
-                &[(
-                    "scale = ct.rsqrt(channel_numbers(variance, j, C) + eps)",
-                    "scale = 1.0 / (channel_numbers(variance, j, C) + eps)",
-                )],
+                &[("scale = ct.rsqrt(gathered(variance, c) + eps)", "scale = 1.0 / (gathered(variance, c) + eps)")],
             ),
-            edit("the mean is not subtracted", &[("(v - channel_numbers(mean, j, C)) * scale * w + b", "v * scale * w + b")]),
+            edit("the mean is not subtracted", &[("(own.load(x, ACC) - centre) * scale", "own.load(x, ACC) * scale")]),
         ],
     },
     Case {
@@ -128,16 +130,16 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("statistics have no cotangents", &[("- channel_numbers(dmean, j, C)) / COUNT", ") / COUNT")]),
+            edit("statistics have no cotangents", &[(" - channel_numbers(dmean, j, C)) * share", ") * share")]),
             edit(
                 "deviations are not divided by their count",
-                &[("channel_numbers(drstd, j, C) * scale * scale) / COUNT", "channel_numbers(drstd, j, C) * scale * scale)")],
+                &[("factor * factor) * factor * share", "factor * factor) * factor")],
             ),
             edit(
                 "a block's part alone is the sum",
                 &[(
-                    "sums, plain = sums + numbers_of_part(of_weights, k, j, C), plain",
-                    "sums, plain = numbers_of_part(of_weights, k, j, C), plain",
+                    "two_sums(all_parts(of_weights, j, PARTS, C), all_parts(of_biases, j, PARTS, C), 0)",
+                    "two_sums(all_parts(of_weights, j, 1, C), all_parts(of_biases, j, 1, C), 0)",
                 )],
             ),
         ],

@@ -273,13 +273,10 @@ pub(super) const CASES: &[Case] = &[
         HIDDEN,
         "",
         &[
-            edit(
-                "the sum's own cotangent has no part",
-                &[("    if ADDS:\n            d = d +", "    if ADDS:\n            d = d + 0.0 *")],
-            ),
+            edit("the sum's own cotangent has no part", &[("d[k] + ct.load(dsum", "d[k] + 0.0 * ct.load(dsum")]),
             edit(
                 "the norm's part is scaled by a little more",
-                &[("(scale * (1.0 / N)))) * scale, h", "(scale * (1.0 / N)))) * (scale + 0.001), h")],
+                &[("a * scale - b * slope for", "a * (scale + 0.001) - b * slope for")],
             ),
         ],
     ),
@@ -288,8 +285,11 @@ pub(super) const CASES: &[Case] = &[
         HIDDEN,
         "",
         &[
-            edit("the sum's own cotangent is of the next rows", &[("ct.load(dsum, (i, 0)", "ct.load(dsum, (i + 1, 0)")]),
-            edit("the mean has no gradient", &[("g = g - plain * (1.0 / N)", "pass")]),
+            edit(
+                "the sum's own cotangent is of the next rows",
+                &[("ct.load(dsum, (i, k), (ROWS", "ct.load(dsum, (i + 1, k), (ROWS")],
+            ),
+            edit("the mean has no gradient", &[("(b * slope + common)", "b * slope")]),
         ],
     ),
     Case {

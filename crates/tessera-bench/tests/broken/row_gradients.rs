@@ -42,11 +42,20 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("the row's statistics have no gradient", &[("(g - h * (along * (scale * (1.0 / N)))) * scale", "g * scale")]),
-            edit("the weight has no part", &[("dy.astype(ACC) * weight.astype(ACC)", "dy.astype(ACC)")]),
+            edit(
+                "the row's statistics have no gradient",
+                &[("[a * scale - b * slope for a, b in zip(g, h)]", "[a * scale for a in g]")],
+            ),
+            edit(
+                "the weight has no part",
+                &[("a.astype(ACC) * b.astype(ACC) for a, b in zip(dy, weight)", "a.astype(ACC) for a in dy")],
+            ),
             edit(
                 "the weight's gradient is of x as it is",
-                &[("sums = sums + g.astype(ACC) * h", "sums = sums + g.astype(ACC) * v.astype(ACC)")],
+                &[(
+                    "b.astype(ACC) * c for a, b, c in zip(sums, g, h)",
+                    "b.astype(ACC) * c.astype(ACC) for a, b, c in zip(sums, g, v)",
+                )],
             ),
             edit(
                 "a block's last tile is left out",
@@ -55,8 +64,9 @@ pub(super) const CASES: &[Case] = &[
             edit(
                 "parts of sums beyond the first ones are not added",
                 &[
-                    ("range(ct.cdiv(parts.shape[0], PARTS))", "range(1)"),
-                    ("(i, j), (PARTS, COLUMNS)", "(i, j), (16, COLUMNS)"),
+                    ("range(0, ct.cdiv(parts.shape[0], PARTS), AT_ONCE)", "range(1)"),
+                    ("k in range(AT_ONCE)", "k in range(1)"),
+                    ("(i + k, j), (PARTS, COLUMNS)", "(i + k, j), (16, COLUMNS)"),
                     ("ct.zeros((PARTS, COLUMNS), parts.dtype)", "ct.zeros((16, COLUMNS), parts.dtype)"),
                 ],
             ),
@@ -70,11 +80,11 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("the mean has no gradient", &[("g = g - plain * (1.0 / N)", "pass")]),
-            edit("the row is not centred", &[("h = d * scale", "h = v * scale")]),
+            edit("the mean has no gradient", &[("(b * slope + common)", "b * slope")]),
+            edit("the row is not centred", &[("h = [v * scale for v in d]", "h = [v.astype(ACC) * scale for v in x]")]),
             edit(
                 "the bias's gradient is times the normalised row",
-                &[("plain = plain + g.astype(ACC)", "plain = plain + g.astype(ACC) * h")],
+                &[("a + b.astype(ACC) for a, b in zip(plain, g)", "a + b.astype(ACC) * c for a, b, c in zip(plain, g, h)")],
             ),
         ],
     },
@@ -194,12 +204,15 @@ pub(super) const CASES: &[Case] = &[
         data: half_ignored,
         text: &[],
         mutants: &[
-            edit(
-                "rows to ignore have a loss",
-                &[("ct.where(label == ignore_index, 0.0, ct.reshape(lse, (ROWS,)) - own)", "ct.reshape(lse, (ROWS,)) - own")],
-            ),
+            edit("rows to ignore have a loss", &[("ct.where(label == ignore_index, 0.0, lse - own)", "lse - own")]),
             edit("the label's logit is the next class's", &[("ct.gather(x, (row, label))", "ct.gather(x, (row, label + 1))")]),
-            edit("logits come from a block's first rows", &[("row = i * ROWS + ct.arange", "row = ct.arange")]),
+            edit(
+                "logits come from a block's first rows",
+                &[(
+                    "row = rows_of(i, ROWS)\n    label = ct.gather(labels, row)\n",
+                    "label = ct.gather(labels, rows_of(i, ROWS))\n    row = rows_of(0, ROWS)\n",
+                )],
+            ),
         ],
     },
     Case {

@@ -217,11 +217,55 @@ impl Case {
     }
 }
 
-/// Elements of a group that a block takes whole, of two arrays, and those of a piece of a longer one.
-const WHOLE: usize = 8192;
+/// Elements of a piece of a group that registers do not hold.
 const PIECE: usize = 4096;
-/// Images whose sums are added up at a time, and channels of a block that does.
-const SUMMED: (usize, usize) = (64, 32);
+
+/// How a block holds a group: in tiles of so many elements, each of so many vectors.
+struct Held {
+    elements: usize,
+    vector: usize,
+    warps: u32,
+}
+
+/// Bytes of a group for each thread, beyond which a block has more threads; and for each of the most threads, of one array and of two.
+const HELD_BYTES: usize = 128;
+const MOST_BYTES: [usize; 2] = [256, 320];
+/// Threads of the largest block that holds a group.
+const THREADS: usize = 512;
+/// Elements of a group that a CPU takes at once.
+const AT_ONCE: usize = 8192;
+
+impl Held {
+    /// How registers hold the elements of some channels, of one array or of two; nothing where they do not.
+    fn of(case: &Case, each: usize, what: What) -> Option<Held> {
+        let pixels = case.sizes[2];
+        let length = each * pixels;
+        if length == 0 {
+            return None;
+        }
+        if let Machine::Cpu = case.machine {
+            return (length <= AT_ONCE).then_some(Held { elements: length, vector: pixels, warps: 0 });
+        }
+        let arrays = if what == What::Backward { 2 } else { 1 };
+        let bytes = length * arrays * case.acc.bits().max(2 * case.storage.bits()) as usize / 16;
+        if bytes > THREADS * MOST_BYTES[arrays - 1] {
+            return None;
+        }
+        let threads = bytes.div_ceil(HELD_BYTES).next_power_of_two().clamp(64, THREADS);
+        let vector = rows::VECTOR_BITS / case.storage.bits() as usize;
+        let elements = match what {
+            // Sums of channels are found in tiles of whole ones.
+            What::Backward => {
+                let most = threads * vector.max(2 * vector / arrays);
+                let fits = |&channels: &usize| each.is_multiple_of(channels) && channels * pixels <= most;
+                (1..=each).rev().find(fits)? * pixels
+            }
+            What::Forward | What::Inference => (threads * vector).min(length),
+        };
+        let vector = if elements.is_multiple_of(vector) { vector } else { 1 };
+        Some(Held { elements, vector, warps: threads as u32 / 32 })
+    }
+}
 
 fn group(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let case = Case::of("group_norm", problem, policy, machine)?;
@@ -233,11 +277,10 @@ fn group(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
     // Any number divides no channels: they are one group, so that as many as that number are not counted for each image.
     let groups = groups.min(channels.max(1));
     let each = channels / groups;
-    let image = [batch * groups, each, pixels];
-    let mut tensors = vec![case.stored("x", image, Role::Input), case.stored("weight", [channels], Role::Input)];
+    let held = Held::of(&case, each, what);
+    let image = if held.is_some() { vec![batch * groups, each * pixels] } else { vec![batch * groups, each, pixels] };
+    let mut tensors = vec![case.stored("x", image.clone(), Role::Input), case.stored("weight", [channels], Role::Input)];
     tensors[0].fill = Fill::Normal { mean: 1.0, sd: 1.0 };
-    let scale = case.acc.bits() as usize / 32;
-    let is_whole = each.next_power_of_two() * pixels.next_power_of_two() * scale <= WHOLE;
     let mut arguments = vec![
         ("eps", Argument::Float(EPS)),
         int("groups", groups),
@@ -245,66 +288,159 @@ fn group(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
         int("C", each),
         int("PIXELS", pixels),
     ];
-    if !is_whole {
-        arguments.push(int("P", (PIECE / scale).min(pixels.next_power_of_two())));
+    match &held {
+        Some(held) => arguments.extend([int("K", held.elements), int("VECTOR", held.vector)]),
+        None => {
+            let piece = PIECE * 32 / case.acc.bits() as usize;
+            arguments.push(int("P", piece.min(pixels.next_power_of_two())));
+        }
     }
     let [down, ..] = rows::grid(batch * groups, 1)?;
     let (names, kernel): (&[_], _) = match what {
         What::Forward | What::Inference => {
             tensors.push(case.stored("bias", [channels], Role::Input));
             tensors.push(case.stored("y", image, Role::Output));
-            (&["x", "weight", "bias", "y"], if is_whole { "group_norm" } else { "group_norm_pieces" })
+            (&["x", "weight", "bias", "y"], if held.is_some() { "group_norm" } else { "group_norm_pieces" })
         }
         What::Backward => {
-            tensors.push(case.stored("dy", image, Role::Input));
+            tensors.push(case.stored("dy", image.clone(), Role::Input));
             tensors.push(case.stored("dx", image, Role::Output));
             tensors.extend(["dweight", "dbias"].map(|name| case.stored(name, [channels], Role::Output)));
             tensors.extend(["dweights", "dbiases"].map(|name| case.summed(name, [batch, channels], Role::Workspace)));
-            let kernel = if is_whole { "group_norm_backward" } else { "group_norm_backward_pieces" };
+            let kernel = if held.is_some() { "group_norm_backward" } else { "group_norm_backward_pieces" };
             (&["x", "weight", "dy", "dweights", "dbiases", "dx"], kernel)
         }
     };
     arguments.extend(rows::arrays(&tensors, names));
     let mut launches = Vec::new();
     if batch * pixels > 0 {
-        launches.push(LaunchSpec::new(kernel, arguments, [down, 1, 1]));
+        let launch = LaunchSpec::new(kernel, arguments, [down, 1, 1]);
+        launches.push(LaunchSpec { warps: held.map_or(0, |held| held.warps), ..launch });
     }
     if what == What::Backward {
-        let mut arguments = rows::arrays(&tensors, &["dweights", "dbiases", "dweight", "dbias"]);
-        arguments.extend([int("PARTS", SUMMED.0), int("COLUMNS", SUMMED.1)]);
-        let sums = LaunchSpec::new("layer_norm_sums", arguments, rows::grid(channels, SUMMED.1)?);
-        launches.push(sums.of_file(norm_backward::FILE));
+        let arguments = rows::arrays(&tensors, &["dweights", "dbiases", "dweight", "dbias"]);
+        launches.push(norm_backward::sums_of_parts(arguments, channels)?.of_file(norm_backward::FILE));
     }
     Ok(case.plan(tensors, launches, Layout::Groups(groups), what))
 }
 
-/// The tile of images, channels and pixels that a block takes at once: lines of pixels where they are long, else of several channels.
+/// What a block reads at a time where it adds up: places of a tile have sums of their own, which meet when all of its tiles are read.
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Tile {
     images: usize,
+    /// Whole channels, or one of which pieces are read.
     channels: usize,
+    /// Pixels of a channel that a tile has.
     pixels: usize,
 }
 
-/// Elements of a tile, and of a line that is worth reading.
-const TILE: usize = 4096;
-const LINE: usize = 32;
+/// Places of a tile: eight for each thread of the largest block, and of the smallest one, in numbers of 32 bits.
+const TILE: (usize, usize) = (2048, 512);
+/// Channels of a tile, of which a block puts together what all have left.
+const TOGETHER: usize = 64;
+/// The shortest piece that is worth reading.
+const SHORTEST: usize = 64;
+
+/// The largest power of two that divides a number, up to one.
+fn twos(number: usize, most: usize) -> usize {
+    1 << number.trailing_zeros().min(most.ilog2())
+}
 
 impl Tile {
-    fn of([batch, channels, pixels]: [usize; 3], acc: DType) -> Tile {
-        let elements = TILE * 32 / acc.bits() as usize;
-        let line = pixels.clamp(1, elements);
-        let together = (LINE / line.next_power_of_two()).max(1).min(channels.next_power_of_two());
-        let images = (elements / (line.next_power_of_two() * together)).clamp(1, batch.next_power_of_two());
-        Tile { images, channels: together, pixels: line }
+    /// The tile whose threads idle least: as many whole channels as fill one, or pieces of a long one. Fewer images where they make no
+    /// multiple of the tiles that are read at once.
+    fn of(case: &Case, at_once: usize) -> Tile {
+        let [batch, channels, pixels] = case.sizes;
+        let words = case.acc.bits() as usize / 32;
+        let (full, least) = (TILE.0 / words, TILE.1 / words);
+        let tile = |channels: usize, pixels: usize| {
+            let pixels = pixels.max(1);
+            let line = (channels * pixels).next_power_of_two();
+            let pieces = case.sizes[2].div_ceil(pixels);
+            let mut images = twos(batch, (full / line).max(1));
+            while images > 1 && line * images > least && !(batch / images * pieces).is_multiple_of(at_once) {
+                images /= 2;
+            }
+            Tile { images, channels, pixels }
+        };
+        let mut tiles: Vec<Tile> =
+            (1..=channels.min(TOGETHER)).filter(|each| each * pixels <= full).map(|each| tile(each, pixels)).collect();
+        let piece = twos(pixels, full);
+        tiles.extend((piece >= SHORTEST && piece < pixels).then(|| tile(1, piece)));
+        tiles.extend((pixels > full).then(|| tile(1, full)));
+        tiles.into_iter().min_by(|a, b| a.cost(case, least).total_cmp(&b.cost(case, least))).unwrap_or(tile(1, 1))
     }
 
-    fn constants(&self) -> [(&'static str, Argument); 3] {
-        [int("N", self.images), int("C", self.channels), int("P", self.pixels)]
+    /// Warps of a block with eight places a thread.
+    fn warps(&self, case: &Case) -> u32 {
+        let places = (self.channels * self.pixels).next_power_of_two() * self.images * case.acc.bits() as usize / 32;
+        match case.machine {
+            Machine::Cpu => 0,
+            Machine::Gpu(_) => (places / 256).clamp(2, 8) as u32,
+        }
+    }
+
+    /// Threads' places for each element; more where accesses are not aligned, or short.
+    fn cost(&self, case: &Case, least: usize) -> f64 {
+        let [_, channels, pixels] = case.sizes;
+        let line = self.channels * self.pixels;
+        let places =
+            (line.next_power_of_two() * self.images).max(least) * channels.div_ceil(self.channels) * pixels.div_ceil(self.pixels);
+        let bytes = line * case.storage.bits() as usize / 8;
+        let row = self.row(case) * case.storage.bits() as usize / 8;
+        let aligned = row.is_multiple_of(16) && (bytes.is_multiple_of(16) || line == self.row(case));
+        let scattered = if aligned { 1.0 } else { 4.0 };
+        places as f64 / (self.images * channels * pixels) as f64 * scattered * (1.0 + 16.0 / bytes as f64)
+    }
+
+    /// Elements of a row of the array as kernels see it: an image, unless pieces do not divide a channel.
+    fn row(&self, case: &Case) -> usize {
+        let [_, channels, pixels] = case.sizes;
+        if pixels.is_multiple_of(self.pixels) { channels * pixels } else { pixels }
+    }
+
+    /// The array's shape as kernels see it.
+    fn view(&self, case: &Case) -> [usize; 3] {
+        let [batch, channels, pixels] = case.sizes;
+        let row = self.row(case);
+        [batch, (channels * pixels).checked_div(row).unwrap_or(1), row]
     }
 }
 
-/// The most blocks that share a channel: the last one puts together what they leave, one after the other.
-const PARTS: usize = 32;
+/// What a block writes: as many elements of some images, in vectors of one access, or, on a CPU, of one channel.
+struct Written {
+    images: usize,
+    elements: usize,
+    vector: usize,
+}
+
+impl Written {
+    /// Of a kernel that reads so many arrays.
+    fn of(case: &Case, row: usize, arrays: usize) -> Written {
+        let [batch, _, pixels] = case.sizes;
+        let bits = case.storage.bits() as usize;
+        if let Machine::Cpu = case.machine {
+            let vector = pixels.clamp(1, 4096);
+            return Written { images: twos(batch, 16), elements: vector * (4096 / vector), vector };
+        }
+        let vector = rows::VECTOR_BITS / bits;
+        // Numbers of a channel are found once for all images.
+        let each = 512 / bits / arrays;
+        let elements = row.next_power_of_two().clamp(vector, 256 * vector);
+        Written { images: twos(batch, 256 * vector / elements * each), elements, vector }
+    }
+}
+
+/// The most blocks that share a channel.
+const PARTS: usize = 64;
+
+/// Tiles that are read at once, and blocks of eight warps that a multiprocessor has then.
+fn at_once(what: What) -> (usize, usize) {
+    match what {
+        What::Forward | What::Inference => (4, 2),
+        What::Backward => (2, 4),
+    }
+}
 
 fn batch(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
     let case = Case::of("batch_norm", problem, policy, machine)?;
@@ -312,7 +448,8 @@ fn batch(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
     if batch * pixels == 0 && channels > 0 && what != What::Inference {
         return Err(Unsupported("of no elements of a channel there are no statistics".to_string()));
     }
-    let image = [batch, channels, pixels];
+    let tile = Tile::of(&case, at_once(what).0);
+    let image = tile.view(&case);
     let role = |output: bool| if output { Role::Output } else { Role::Input };
     let mut tensors = vec![case.stored("x", image, Role::Input), case.stored("weight", [channels], Role::Input)];
     tensors[0].fill = Fill::Normal { mean: 1.0, sd: 1.0 };
@@ -335,65 +472,75 @@ fn batch(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
             tensors.extend(["dweight", "dbias"].map(|name| case.stored(name, [channels], Role::Output)));
         }
     }
-    let launches = batch_launches(&case, what, &mut tensors)?;
+    let launches = batch_launches(&case, tile, what, &mut tensors)?;
     Ok(case.plan(tensors, launches, Layout::Channels, what))
 }
 
-/// One launch over channels' tiles for statistics or sums, where there are any to be found, and one over all tiles for what comes of them.
-fn batch_launches(case: &Case, what: What, tensors: &mut Vec<TensorSpec>) -> Result<Vec<LaunchSpec>, Unsupported> {
+/// One launch over channels' tiles for statistics or sums, where there are any to be found, and one over all elements for what comes of them.
+fn batch_launches(case: &Case, tile: Tile, what: What, tensors: &mut Vec<TensorSpec>) -> Result<Vec<LaunchSpec>, Unsupported> {
     let [batch, channels, pixels] = case.sizes;
-    let tile = Tile::of(case.sizes, case.acc);
-    let [across, pieces] = [channels.div_ceil(tile.channels), pixels.div_ceil(tile.pixels)];
-    let tiles = batch.div_ceil(tile.images) * pieces;
-    let wanted = match case.machine {
-        Machine::Cpu => 8,
-        Machine::Gpu(arch) => (4 * arch.multiprocessors() as usize).div_ceil(across.max(1)).min(PARTS),
-    };
-    let per_block = tiles.div_ceil(wanted).max(1);
-    let parts = tiles.div_ceil(per_block).max(1);
-    if pieces > 65535 || across > 65535 {
-        return Err(Unsupported(format!("{channels} channels of {pixels} pixels need too many blocks")));
-    }
-    let acc = ("ACC", Argument::Type(case.acc));
+    let common = [("ACC", Argument::Type(case.acc)), int("PIXELS", pixels)];
     let eps = ("eps", Argument::Float(EPS));
-    let between: &[&'static str] = match what {
-        What::Forward => &["counts", "means", "squares"],
-        What::Backward => &["of_weights", "of_biases"],
-        What::Inference => &[],
+    // What is left between launches: of parts of channels, and, as factors and summands of elements, of channels.
+    let (parts_of, found): (&[&'static str], &[&'static str]) = match what {
+        What::Forward => (&["counts", "means", "squares"], &["scales", "shifts"]),
+        What::Backward => (&["of_weights", "of_biases"], &["scales", "slopes", "shifts"]),
+        What::Inference => (&[], &[]),
     };
-    tensors.extend(between.iter().map(|name| case.summed(name, [parts, channels], Role::Workspace)));
     let mut launches = Vec::new();
-    let first = |tensors: &[TensorSpec], kernel, names: &[&'static str]| {
+    if what != What::Inference {
+        let across = channels.div_ceil(tile.channels);
+        let tiles = batch / tile.images * pixels.div_ceil(tile.pixels);
+        let (most, resident) = at_once(what);
+        let at_once = if pixels.is_multiple_of(tile.pixels) { twos(tiles, most) } else { 1 };
+        let warps = tile.warps(case);
+        let wanted = match case.machine {
+            Machine::Cpu => 8,
+            Machine::Gpu(arch) => {
+                let blocks = resident * 8 / warps as usize * arch.multiprocessors() as usize;
+                (blocks / across.max(1)).clamp(1, PARTS)
+            }
+        };
+        let per_block = tiles.div_ceil(wanted).next_multiple_of(at_once);
+        let parts = tiles.div_ceil(per_block);
+        tensors.extend(parts_of.iter().map(|name| case.summed(name, [parts, channels], Role::Workspace)));
+        tensors.extend(found.iter().map(|name| case.summed(name, [channels], Role::Workspace)));
+        tensors.push(TensorSpec::new("arrived", DType::I32, [across], Role::Counter));
+        let (kernel, names): (_, &[&'static str]) = match what {
+            What::Backward => {
+                ("batch_sums", &["x", "weight", "mean", "rstd", "dy", "dmean", "drstd", "arrived", "dweight", "dbias"])
+            }
+            What::Forward | What::Inference => ("batch_statistics", &["x", "weight", "bias", "arrived", "mean", "rstd"]),
+        };
         let mut arguments = rows::arrays(tensors, names);
-        arguments.extend(rows::arrays(tensors, between));
-        arguments.extend([acc, int("TILES", per_block)]);
-        arguments.extend(tile.constants());
-        LaunchSpec::new(kernel, arguments, [across as u32, parts as u32, 1])
-    };
-    let arrived = TensorSpec::new("arrived", DType::I32, [across], Role::Counter);
+        arguments.extend(rows::arrays(tensors, parts_of));
+        arguments.extend(rows::arrays(tensors, found));
+        arguments.extend(common);
+        arguments.extend([int("N", tile.images), int("C", tile.channels), int("P", tile.pixels)]);
+        arguments.extend([
+            int("AT_ONCE", at_once),
+            int("TILES", per_block),
+            int("ALL", tiles),
+            int("PARTS", parts.next_power_of_two()),
+        ]);
+        arguments.push(int("COUNT", batch * pixels));
+        arguments.extend((what == What::Forward).then_some(eps));
+        let [across, ..] = rows::grid(across, 1)?;
+        launches.push(LaunchSpec { warps, ..LaunchSpec::new(kernel, arguments, [across, parts as u32, 1]) });
+    }
     let (kernel, names): (_, &[&'static str]) = match what {
-        What::Forward => {
-            tensors.push(arrived);
-            let mut launch = first(tensors, "batch_statistics", &["x", "arrived", "mean", "rstd"]);
-            launch.arguments.push(eps);
-            launches.push(launch);
-            ("batch_normalise", &["x", "weight", "bias", "mean", "rstd", "y"])
-        }
+        What::Forward => ("batch_normalise", &["x", "y"]),
         What::Inference => ("batch_inference", &["x", "weight", "bias", "mean", "variance", "y"]),
-        What::Backward => {
-            tensors.push(arrived);
-            tensors.extend(["of_weight", "of_bias"].map(|name| case.summed(name, [channels], Role::Workspace)));
-            let names = ["x", "dy", "mean", "rstd", "arrived", "of_weight", "of_bias", "dweight", "dbias"];
-            launches.push(first(tensors, "batch_sums", &names));
-            ("batch_backward", &["x", "weight", "mean", "rstd", "dy", "dmean", "drstd", "of_weight", "of_bias", "dx"])
-        }
+        What::Backward => ("batch_backward", &["x", "dy", "dx"]),
     };
+    let [_, rows_of_image, row] = tile.view(case);
+    let written = Written::of(case, row, if what == What::Backward { 2 } else { 1 });
     let mut arguments = rows::arrays(tensors, names);
-    arguments.push(acc);
-    arguments.extend(tile.constants());
+    arguments.extend(rows::arrays(tensors, found));
+    arguments.extend(common);
+    arguments.extend([int("N", written.images), int("K", written.elements), int("VECTOR", written.vector)]);
     arguments.extend((what == What::Inference).then_some(eps));
-    arguments.extend((what == What::Backward).then_some(int("COUNT", batch * pixels)));
-    let [down, ..] = rows::grid(batch, tile.images)?;
-    launches.push(LaunchSpec::new(kernel, arguments, [down, across as u32, pieces as u32]));
+    let blocks = batch / written.images * rows_of_image * row.div_ceil(written.elements);
+    launches.push(LaunchSpec::new(kernel, arguments, rows::grid(blocks, 1)?));
     Ok(launches)
 }

@@ -49,13 +49,14 @@ impl Of {
     }
 
     /// The kernel for rows that a block holds.
-    fn held(self, wide: bool) -> &'static str {
-        match (self.centre, self.added, wide) {
-            (_, _, false) => self.name(),
-            (Centre::Mean, false, true) => "layer_norm_backward_wide",
-            (Centre::Zero, false, true) => "rms_norm_backward_wide",
-            (Centre::Mean, true, true) => "add_layer_norm_backward_wide",
-            (Centre::Zero, true, true) => "add_rms_norm_backward_wide",
+    fn held(self, width: Width) -> &'static str {
+        match (self.centre, self.added, width) {
+            (_, _, Width::Narrow) => self.name(),
+            (_, _, Width::Thirds) => "layer_norm_backward_thirds",
+            (Centre::Mean, false, Width::Wide) => "layer_norm_backward_wide",
+            (Centre::Zero, false, Width::Wide) => "rms_norm_backward_wide",
+            (Centre::Mean, true, Width::Wide) => "add_layer_norm_backward_wide",
+            (Centre::Zero, true, Width::Wide) => "add_rms_norm_backward_wide",
         }
     }
 
@@ -141,12 +142,23 @@ const ADDED_INPUTS: &[Operand] = &[
 const DX: Operand = Operand("dx", "..rows hidden");
 const DWEIGHT: Operand = Operand("dweight", "hidden");
 
+/// Which kernel holds rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Width {
+    /// Two blocks of a multiprocessor have the registers.
+    Narrow,
+    /// A row is three tiles of columns, and three blocks have the registers.
+    Thirds,
+    /// One block takes all registers.
+    Wide,
+}
+
 /// How rows are divided among blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Division {
-    /// So many blocks take some tiles of so many rows, with the sums of these in registers; `ahead` is whether the next tile is on its way
-    /// meanwhile, `wide` of rows that take more registers than two blocks of a multiprocessor have.
-    Held { rows: usize, wide: bool, ahead: bool },
+    /// So many blocks take some tiles of so many rows and columns, with the sums of these in registers; `ahead` is whether the next rows are
+    /// on their way meanwhile.
+    Held { rows: usize, columns: usize, width: Width, ahead: bool },
     /// Rows are read in pieces, and columns once more.
     Columns,
 }
@@ -156,27 +168,37 @@ const HELD: usize = 8192;
 /// The tile of a block, two of which are resident. A block of 16 warps has eight elements of three arrays a thread in 64 registers. With a second
 /// sum it has eight warps, sixteen elements of 16 bits a thread in 128 (eight of 32): a row's sums cross half as many warps.
 const TILE: usize = 4096;
+/// Rows whose two sums a block of eight warps adds up in two tiles of columns.
+const HALVES: std::ops::RangeInclusive<usize> = 512..=TILE;
+/// Rows that a block of four warps takes as three tiles of columns, and elements of it: 24 a thread.
+const THIRDS: std::ops::RangeInclusive<usize> = 768..=THIRD_TILE;
+const THIRD_TILE: usize = 3072;
 /// Elements of a piece of a row that is read in pieces.
 const CHUNK: usize = 4096;
 /// A tile of columns: lines of 128 bytes in 16 bits.
 const COLUMN_TILE: (usize, usize) = (32, 64);
-/// Parts of sums that are added up at a time, and columns of a block that does.
+/// Parts of sums of a tile that is added up, and columns of a block that does.
 const PARTS: usize = 64;
-const PART_COLUMNS: usize = 32;
+const PART_COLUMNS: usize = 16;
 
 impl Division {
-    fn of(n: usize, centre: Centre, storage: DType, acc: DType, machine: Machine) -> Division {
+    fn of(of: Of, n: usize, storage: DType, acc: DType, machine: Machine) -> Division {
         let width = n.next_power_of_two();
         let in_words = acc.bits() as usize / 32;
+        let held = |rows, width, ahead| Division::Held { rows, columns: n, width, ahead };
         if let Machine::Cpu = machine {
-            return if n <= 1 << 16 {
-                Division::Held { rows: (TILE / width).clamp(1, 16), wide: true, ahead: false }
-            } else {
-                Division::Columns
-            };
+            return if n <= 1 << 16 { held((TILE / width).clamp(1, 16), Width::Wide, false) } else { Division::Columns };
+        }
+        let short = storage.bits() <= 16 && of.centre == Centre::Mean;
+        // A row in tiles is added up tile by tile before its sums cross threads, and takes fewer threads: a warp where it can be one.
+        if short && in_words == 1 && !of.added && n.is_multiple_of(3) && THIRDS.contains(&n) && (n / 3).is_power_of_two() {
+            return Division::Held { rows: THIRD_TILE / n, columns: n / 3, width: Width::Thirds, ahead: true };
+        }
+        if short && in_words == 1 && width == n && HALVES.contains(&n) {
+            return Division::Held { rows: TILE / n, columns: n / 2, width: Width::Narrow, ahead: true };
         }
         // Masks take registers, too, of which a thread of 16 warps has none to spare; a second sum of one long row takes them all.
-        let (tile, longest) = match centre {
+        let (tile, longest) = match of.centre {
             Centre::Mean if storage.bits() <= 16 => (TILE, TILE / 2),
             Centre::Mean => (TILE / 2, TILE / 2),
             Centre::Zero if width == n => (TILE, TILE),
@@ -184,13 +206,22 @@ impl Division {
         };
         // Numbers of 64 bits take two registers, and what is computed of them some more.
         if width <= longest && in_words == 1 {
-            return Division::Held { rows: (tile / width).min(64), wide: false, ahead: true };
+            return held((tile / width).min(64), Width::Narrow, true);
         }
-        let whole = width == n && storage.bits() <= 16 && centre == Centre::Zero;
+        let whole = width == n && storage.bits() <= 16 && of.centre == Centre::Zero;
         match width * in_words * in_words {
-            words if words <= TILE => Division::Held { rows: (TILE / (2 * words)).clamp(1, 64), wide: true, ahead: true },
-            words if words <= HELD => Division::Held { rows: 1, wide: true, ahead: whole },
+            words if words <= TILE => held((TILE / (2 * words)).clamp(1, 64), Width::Wide, true),
+            words if words <= HELD => held(1, Width::Wide, whole),
             _ => Division::Columns,
+        }
+    }
+
+    /// Blocks that a multiprocessor has at once, for rows of `n` elements.
+    fn resident(width: Width, n: usize) -> usize {
+        match width {
+            Width::Thirds => 3,
+            Width::Narrow | Width::Wide if n > TILE => 1,
+            Width::Narrow | Width::Wide => 2,
         }
     }
 }
@@ -266,20 +297,19 @@ fn launches(
         Centre::Zero => (&["dweights"], &["dweight"]),
     };
     let mut launches = Vec::new();
-    match Division::of(n, centre, storage, acc, machine) {
-        Division::Held { rows, wide, ahead } => {
+    match Division::of(of, n, storage, acc, machine) {
+        Division::Held { rows, columns, width, ahead } => {
             let tiles = count.div_ceil(rows);
-            let resident = if n > TILE { 1 } else { 2 };
-            let per_block = tiles.div_ceil(blocks(machine, resident)).max(1);
+            let per_block = tiles.div_ceil(blocks(machine, Division::resident(width, n))).max(1);
             let parts = tiles.div_ceil(per_block).max(1);
             tensors.extend(sums.iter().map(|name| TensorSpec::new(name, acc, [parts, n], Role::Workspace)));
             let mut arguments = rows::arrays(tensors, cotangents);
             arguments.push(x);
             arguments.extend(rows::arrays(tensors, sums));
             arguments.extend(rows::arrays(tensors, &["dx"]));
-            arguments.extend([eps, of_acc, int("ROWS", rows), int("TILES", per_block), int("N", n)]);
-            arguments.extend(wide.then_some(("AHEAD", Argument::Bool(ahead))));
-            launches.push(LaunchSpec::new(of.held(wide), arguments, rows::grid(parts, 1)?));
+            arguments.extend([eps, of_acc, int("ROWS", rows), int("TILES", per_block), int("COLUMNS", columns), int("N", n)]);
+            arguments.extend((width == Width::Wide).then_some(("AHEAD", Argument::Bool(ahead))));
+            launches.push(LaunchSpec::new(of.held(width), arguments, rows::grid(parts, 1)?));
         }
         Division::Columns => {
             let (rows, columns) = COLUMN_TILE;
@@ -313,10 +343,18 @@ fn launches(
     }
     let mut arguments = rows::arrays(tensors, sums);
     arguments.extend(rows::arrays(tensors, results));
-    arguments.extend([int("PARTS", PARTS), int("COLUMNS", PART_COLUMNS)]);
-    let kernel = if centre == Centre::Mean { "layer_norm_sums" } else { "rms_norm_sums" };
-    launches.push(LaunchSpec::new(kernel, arguments, rows::grid(n, PART_COLUMNS)?));
+    launches.push(sums_of_parts(arguments, n)?);
     Ok(launches)
+}
+
+/// Adds up what blocks have left of one array's columns, or of two arrays'.
+pub(crate) fn sums_of_parts(mut arguments: Vec<(&'static str, Argument)>, n: usize) -> Result<LaunchSpec, Unsupported> {
+    let arrays = arguments.len() as u32 / 2;
+    let int = |name, value: usize| (name, Argument::Int(value as i64));
+    arguments.extend([int("PARTS", PARTS), int("COLUMNS", PART_COLUMNS)]);
+    let kernel = if arrays == 2 { "layer_norm_sums" } else { "rms_norm_sums" };
+    let [across, ..] = rows::grid(n, PART_COLUMNS)?;
+    Ok(LaunchSpec::new(kernel, arguments, [across, arrays, 1]))
 }
 
 struct Gradients {
