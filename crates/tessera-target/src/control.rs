@@ -147,8 +147,6 @@ impl Lowering<'_> {
         let first = [&[low][..], &init].concat();
         self.b.branch(enters, (body, &first), (exit, &init));
 
-        // What products under way across the loop's edge read is no other value's register.
-        self.in_flight.clear();
         self.b.switch_to(body);
         let params = self.b.block_params(body);
         let (mut counter, mut values) = (params[0], params[1..].to_vec());
@@ -171,7 +169,6 @@ impl Lowering<'_> {
         let round = [&[next][..], &values].concat();
         self.b.branch(again, (body, &round), (exit, &values));
 
-        self.in_flight.clear();
         self.b.switch_to(exit);
         let results = self.b.block_params(exit);
         self.receive(&data.results, &results, data.group(3))

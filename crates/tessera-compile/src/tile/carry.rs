@@ -24,7 +24,7 @@ use super::queue::mapped;
 use crate::rewrite::copy;
 
 /// The fewest slots of a ring: one that is read, one that is held, one that is filled.
-pub(super) const SLOTS: u32 = 3;
+const SLOTS: u32 = 3;
 
 /// A loop whose products can go on.
 struct Carried {
