@@ -58,8 +58,8 @@ pub(super) struct Lowering<'m> {
     pub(super) hidden: Vec<tessera_ir::HiddenParam>,
     /// The addresses that the hidden parameters are or hold.
     pub(super) maps: Vec<Reg>,
-    /// Registers that each of the products under way still reads, in the order of their starts.
-    pub(super) in_flight: Vec<Vec<Reg>>,
+    /// Registers that products under way still read.
+    pub(super) in_flight: Vec<Reg>,
     pub(super) files: Files,
     /// The source text of the operation that is being lowered.
     pub(super) span: Span,

@@ -62,9 +62,11 @@ impl Lowering<'_> {
                 for &value in data.group(0) {
                     all.extend(self.regs(value)?);
                 }
-                let done = self.in_flight.len().saturating_sub(*pending as usize);
-                let kept: Vec<Reg> = self.in_flight.drain(..done).flatten().collect();
+                let kept = std::mem::take(&mut self.in_flight);
                 let done = self.b.wgmma_wait(*pending, &all, &kept);
+                if *pending > 0 {
+                    self.in_flight = kept;
+                }
                 let mut at = 0;
                 for (&value, &result) in data.group(0).iter().zip(&data.results) {
                     let count = self.regs(value)?.len();
@@ -168,6 +170,7 @@ impl Lowering<'_> {
                         None => {
                             let count = a_regs.len() / (rows * steps);
                             let a = a_regs[(row * steps + step) * count..][..count].to_vec();
+                            self.in_flight.extend(a.iter().copied());
                             self.b.wgmma(&shape, &all[at..at + size], WgmmaA::Registers(&a), b, options((false, turned)))
                         }
                     };
@@ -176,7 +179,6 @@ impl Lowering<'_> {
             }
         }
         self.b.wgmma_commit();
-        self.in_flight.push(a_regs);
         if packs {
             return Err(self.unsupported("warpgroup products accumulate in `f32` and `i32` here"));
         }

@@ -16,7 +16,7 @@
 //! | `product-alternation` ([`alternate`]) | overlapped products of several warpgroups | products that the groups start in turn |
 //! | `loop-splitting` ([`split`]) | loops of products with a test that holds up to some round | two loops, the first without the test |
 //! | `product-grouping` ([`abreast`]) | products that need nothing of each other but sums to add to | products in flight together |
-//! | `product-pipelining` ([`carry`], [`ahead`]) | loops that add up products | products that go on while the next round's start |
+//! | `product-pipelining` ([`carry`]) | loops that add up products | products that go on while the next round's start |
 //! | `predicated-load-sinking` ([`late`]) | loads before the mask that throws elements away | loads behind it |
 //! | `occupancy` ([`residence`]) | a block that combines over rows | how many of it shall be resident |
 //!
@@ -38,7 +38,6 @@
 //! Invariant: behind `layouts` every tile with axes has a layout, and the operands of an operation agree as the verifier asks.
 
 mod abreast;
-mod ahead;
 mod alternate;
 mod anchors;
 mod apart;
@@ -182,7 +181,7 @@ pub(crate) const PRODUCT_GROUPING: Pass = Pass {
 pub(crate) const PRODUCT_PIPELINING: Pass = Pass {
     name: "product-pipelining",
     doc: "Starts a round's products of warpgroups before the last round's have ended.",
-    run: |func, _| of_threads(func, |func| Changed(carry::carry(func).0 | ahead::make_ahead(func).0)),
+    run: |func, _| of_threads(func, carry::carry),
 };
 
 pub(crate) const PREDICATED_LOAD_SINKING: Pass = Pass {
