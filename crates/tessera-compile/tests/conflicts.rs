@@ -78,8 +78,8 @@ const BOTH: &[Arch] = &ARCHS;
 
 /// One that has none any more leaves the list. What is known of them: elements of 64 bits, two of a thread at a time (`fp64`); what scans leave between
 /// warps, and places that the data says (`scan.py`, `sort.py`); neighbours that change places (`interleaved`); products of bytes,
-/// most of them in batches, and bytes whose three axes are turned.
-const OPEN: [Open; 37] = [
+/// most of them in batches, and bytes whose three axes are turned; sums of channels of 196 places, which lie across threads.
+const OPEN: [Open; 38] = [
     (&[Arch::Sm80], ["attention", "attention", ""], &[("fp64", 256)]),
     (&[Arch::Sm90a], ["attention", "attention", ""], &[("fp64", 512)]),
     (&[Arch::Sm80], ["attention", "attention", "causal"], &[("fp64", 256)]),
@@ -110,6 +110,7 @@ const OPEN: [Open; 37] = [
     (&[Arch::Sm80], ["gemm", "gemm_batched", "tn"], &[("fp8_e5m2->bf16", 4608)]),
     (&[Arch::Sm90a], ["gemm", "gemm_batched", "tn"], &[("fp8_e5m2->bf16", 512)]),
     (&[Arch::Sm80], ["gemm", "gemm_batched", "tt"], &[("fp8_e5m2->bf16", 3328)]),
+    (BOTH, ["group_norm_backward", "group_norm_backward", ""], &[("bf16", 160), ("fp16", 160), ("fp32", 96), ("fp64", 32)]),
     (BOTH, ["moe_sort", "places", ""], &[("int32", 120)]),
     (BOTH, ["permute", "permute", "210"], &[("fp8_e5m2@accum(fp32)", 8)]),
     (BOTH, ["sort", "move", "keys"], &[("int32", 4608)]),

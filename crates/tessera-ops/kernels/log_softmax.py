@@ -41,7 +41,7 @@ def log_softmax_pieces(
     i, j = max(at - BEHIND, 0) // PIECES, max(at - BEHIND, 0) % PIECES
     v = ct.load(x, (i, j), (1, CHUNK))
     if at < x.shape[0] * PIECES:
-        leave_powers(x, tops, sums, at // PIECES, at % PIECES, ACC, CHUNK, N)
+        leave_powers(x, tops, sums, at // PIECES, at % PIECES, ACC, CHUNK, N, N % CHUNK != 0)
     if at >= BEHIND:
         most, total = powers_of_row(tops, sums, i, ACC, PIECES, PARTS)
         ct.store(y, (i, j), ((v.astype(ACC) - most) - ct.log(total)).astype(y.dtype))

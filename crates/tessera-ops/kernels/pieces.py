@@ -58,11 +58,16 @@ def lowest(ACC):
     return -1.7976931348623157e308 if ACC == ct.float64 else -3.4028234663852886e38
 
 
-def leave_powers(x, tops, sums, i, j, ACC, CHUNK, N):
-    """Leaves the largest element of a piece, and the sum of exp(element - largest)."""
+def before(j, CHUNK, end):
+    """Which elements of piece j lie before the row's `end`."""
+    return ct.arange(CHUNK, dtype=ct.int32)[None, :] < end - j * CHUNK
+
+
+def leave_powers(x, tops, sums, i, j, ACC, CHUNK, end, MASKED):
+    """Leaves the largest element of a piece, of those before `end` where it is MASKED, and the sum of exp(element - largest)."""
     v = ct.load(x, (i, j), (1, CHUNK), padding_mode=ZERO).astype(ACC)
-    if N % CHUNK != 0:
-        v = ct.where(ct.arange(CHUNK, dtype=ct.int32)[None, :] < N - j * CHUNK, v, -float("inf"))
+    if MASKED:
+        v = ct.where(before(j, CHUNK, end), v, -float("inf"))
     # A finite start: a piece that is all -inf has no part in the sum.
     most = ct.maximum(ct.max(v, axis=1, keepdims=True), lowest(ACC))
     leave(tops, i, j, most)

@@ -6,10 +6,10 @@ are some. Those that its registers, or else a block's, cannot hold are taken in 
 """
 import cuda.tile as ct
 import tessera
-from .pieces import is_last, leave_powers, powers_of_row, set_back
+from .pieces import before, is_last, leave, leave_powers, lowest, powers_of_row, set_back
 
 
-def power(distance, ACC):
+def exp2(distance, ACC):
     # Below 2**-126 nothing is left of a probability.
     return ct.exp2(distance, flush_to_zero=ACC == ct.float32)
 
@@ -18,8 +18,8 @@ def exp(v, top, dtype, ACC):
     """exp(v - top), up to a factor that all of a row have. Of numbers that stay finite times 1.45, by a product and a sum in one, where
     rounding `top` makes that factor; of others the product's error is that of the subtraction before it."""
     if dtype == ct.float16 or dtype == ct.float8_e4m3fn:
-        return power(v * 1.4426950408889634 - top * 1.4426950408889634, ACC)
-    return power((v - top) * 1.4426950408889634, ACC)
+        return exp2(v * 1.4426950408889634 - top * 1.4426950408889634, ACC)
+    return exp2((v - top) * 1.4426950408889634, ACC)
 
 
 @tessera.kernel
@@ -49,11 +49,54 @@ def softmax_pieces(
     i, j = max(at - BEHIND, 0) // PIECES, max(at - BEHIND, 0) % PIECES
     v = ct.load(x, (i, j), (1, CHUNK))
     if at < x.shape[0] * PIECES:
-        leave_powers(x, tops, sums, at // PIECES, at % PIECES, ACC, CHUNK, N)
+        leave_powers(x, tops, sums, at // PIECES, at % PIECES, ACC, CHUNK, N, N % CHUNK != 0)
     if at >= BEHIND:
         most, total = powers_of_row(tops, sums, i, ACC, PIECES, PARTS)
-        e = power((v.astype(ACC) - most) * 1.4426950408889634, ACC)
+        e = exp2((v.astype(ACC) - most) * 1.4426950408889634, ACC)
         ct.store(y, (i, j), (e * (1.0 / total)).astype(y.dtype))
+        if is_last(gone, i, PIECES):
+            set_back(tops, i, PIECES, PARTS)
+            set_back(sums, i, PIECES, PARTS)
+
+
+def seen_by(i, N, QUERIES):
+    """Columns that row i of a square sees."""
+    return i % QUERIES + (N - QUERIES) + 1
+
+
+@tessera.kernel(num_warps=8, occupancy=4)
+def softmax_causal_pieces(
+    x,
+    tops,
+    sums,
+    gone,
+    y,
+    ACC: ct.Constant,
+    CHUNK: ct.Constant[int],
+    PIECES: ct.Constant[int],
+    PARTS: ct.Constant[int],
+    BEHIND: ct.Constant[int],
+    N: ct.Constant[int],
+    QUERIES: ct.Constant[int],
+):
+    at = ct.bid(0)
+    i, j = max(at - BEHIND, 0) // PIECES, max(at - BEHIND, 0) % PIECES
+    seen = seen_by(i, N, QUERIES)
+    # Of a piece that is not seen nothing is read: another one of its row stands for it.
+    v = ct.load(x, (i, min(j, (seen - 1) // CHUNK)), (1, CHUNK))
+    if at < x.shape[0] * PIECES:
+        row, piece = at // PIECES, at % PIECES
+        end = seen_by(row, N, QUERIES)
+        if piece * CHUNK < end:
+            leave_powers(x, tops, sums, row, piece, ACC, CHUNK, end, True)
+        else:
+            leave(tops, row, piece, ct.full((1, 1), lowest(ACC), ACC))
+            leave(sums, row, piece, ct.zeros((1, 1), ACC))
+    if at >= BEHIND:
+        most, total = powers_of_row(tops, sums, i, ACC, PIECES, PARTS)
+        e = exp2((v.astype(ACC) - most) * 1.4426950408889634, ACC)
+        # Of a row with NaN the sum is NaN, too, and what is not seen stays 0.
+        ct.store(y, (i, j), ct.where(before(j, CHUNK, seen), e * (1.0 / total), 0.0).astype(y.dtype))
         if is_last(gone, i, PIECES):
             set_back(tops, i, PIECES, PARTS)
             set_back(sums, i, PIECES, PARTS)

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use tessera_ops::{Argument, Expected, Fill, Inputs, Machine, OPERATORS, Operator, Plan, Problem, Role};
-use tessera_runtime::{CompileOptions, Device, Kernel, RandomStream, Tensor, Value};
+use tessera_runtime::{CompileOptions, Device, RandomStream, Tensor, Value};
 use tessera_types::{Arch, Policy};
 
 use crate::Outcome;

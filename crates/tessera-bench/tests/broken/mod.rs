@@ -105,10 +105,10 @@ fn set(plan: &mut Plan, name: &str, value: Argument) {
 }
 
 /// What a GPU without clusters does with rows that no block holds, its results no further behind than a row: blocks find one piece and write another.
-fn in_pieces(operator: &str, extents: &[(&'static str, u64)]) -> Plan {
+fn in_pieces(operator: &str, extents: &[(&'static str, u64)], variant: &str) -> Plan {
     let operator = tessera_ops::find(operator).expect("an operator of the library");
     let policy = "fp32".parse().expect("a policy of the grammar");
-    let mut plan = operator.plan(&Problem::new(extents, ""), policy, Machine::Gpu(Arch::Sm80)).expect("a plan");
+    let mut plan = operator.plan(&Problem::new(extents, variant), policy, Machine::Gpu(Arch::Sm80)).expect("a plan");
     let pieces = plan.launches[0].arguments.iter().find(|(name, _)| *name == "PIECES").expect("rows in pieces").1;
     let Argument::Int(count) = pieces else { panic!("pieces are counted") };
     set(&mut plan, "BEHIND", pieces);

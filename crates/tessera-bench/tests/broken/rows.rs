@@ -14,6 +14,8 @@ const SCORES: &[(&str, u64)] = &[("batch", 1), ("heads", 2), ("queries", 100), (
 
 /// Rows of nine pieces, the last one ragged.
 const LONG_SCORES: &[(&str, u64)] = &[("batch", 1), ("heads", 1), ("queries", 3), ("keys", 33_000)];
+/// Rows of nine pieces, the last one of one column, which one of three rows sees.
+const LONG_CAUSAL: &[(&str, u64)] = &[("batch", 1), ("heads", 1), ("queries", 3), ("keys", 32_769)];
 const LONG_NORM: &[(&str, u64)] = &[("batch", 1), ("sequence", 3), ("hidden", 33_000)];
 
 const VARIANCE: &str = "var = ct.sum(d * d, axis=1, keepdims=True) / N";
@@ -110,7 +112,7 @@ pub(super) const CASES: &[Case] = &[
         extents: LONG_SCORES,
         variant: "",
         policy: "fp32",
-        data: |_| in_pieces("softmax", LONG_SCORES),
+        data: |_| in_pieces("softmax", LONG_SCORES, ""),
         text: &[],
         mutants: &[
             edit(
@@ -122,7 +124,6 @@ pub(super) const CASES: &[Case] = &[
                 "results go to the next piece",
                 &[("ct.store(y, (i, j), (e * (1.0 / total))", "ct.store(y, (i, (j + 1) % PIECES), (e * (1.0 / total))")],
             ),
-            edit("the count is not set back", &[("ct.atomic_xchg(gone, i, 0, ", "ct.atomic_xchg(gone, i, 1, ")]),
         ],
     },
     Case {
@@ -130,16 +131,32 @@ pub(super) const CASES: &[Case] = &[
         extents: LONG_SCORES,
         variant: "",
         policy: "fp32",
-        data: |_| normal(in_pieces("softmax", LONG_SCORES), LOW, 0.0),
+        data: |_| normal(in_pieces("softmax", LONG_SCORES, ""), LOW, 0.0),
         text: &[],
         mutants: &[edit("no element is that low", &[("-3.4028234663852886e38", "-3.0e38")])],
+    },
+    Case {
+        operator: "softmax",
+        extents: LONG_CAUSAL,
+        variant: "causal",
+        policy: "fp32",
+        data: |_| in_pieces("softmax", LONG_CAUSAL, "causal"),
+        text: &[],
+        mutants: &[
+            edit("a row sees a column too many", &[("% QUERIES + (N - QUERIES) + 1", "% QUERIES + (N - QUERIES) + 2")]),
+            edit("what is not seen is not 0", &[("ct.where(before(j, CHUNK, seen), e * (1.0 / total), 0.0)", "e * (1.0 / total)")]),
+            edit(
+                "pieces that are not seen say how large a row is",
+                &[("piece, ct.full((1, 1), lowest(ACC), ACC))", "piece, ct.full((1, 1), 1000.0, ACC))")],
+            ),
+        ],
     },
     Case {
         operator: "layer_norm",
         extents: LONG_NORM,
         variant: "",
         policy: "fp32",
-        data: |_| in_pieces("layer_norm", LONG_NORM),
+        data: |_| in_pieces("layer_norm", LONG_NORM, ""),
         text: &[],
         mutants: &[
             edit("all pieces weigh the same", &[("ct.maximum(ct.minimum(left, CHUNK), 0)", "ct.where(left > 0, CHUNK, 0)")]),
@@ -151,7 +168,7 @@ pub(super) const CASES: &[Case] = &[
         extents: LONG_NORM,
         variant: "",
         policy: "fp32",
-        data: |_| in_pieces("rms_norm", LONG_NORM),
+        data: |_| in_pieces("rms_norm", LONG_NORM, ""),
         text: &[],
         mutants: &[
             edit(
@@ -162,7 +179,6 @@ pub(super) const CASES: &[Case] = &[
                 )],
             ),
             edit("a row's last piece is left out", &[("[None, :] < PIECES", "[None, :] < PIECES - 1")]),
-            edit("words are not set back", &[("ct.zeros((1, PARTS), words.dtype)", "ct.ones((1, PARTS), words.dtype)")]),
         ],
     },
 ];

@@ -134,6 +134,14 @@ impl Division {
         Division::of_several(1, [count, n], storage, machine)
     }
 
+    /// The division of `count` rows of `n` elements of which each row sees some: whole rows, or pieces where no block holds one.
+    pub(crate) fn of_causal(count: usize, n: usize, storage: DType, machine: Machine) -> Division {
+        match machine {
+            Machine::Gpu(arch) if n > held(storage.bits()) => Division::Pieces(Pieces::of(1, [count, n], storage, arch)),
+            Machine::Gpu(_) | Machine::Cpu => Division::whole(n, storage, machine),
+        }
+    }
+
     /// The division of `count` rows of `n` elements of several arrays, all of which a block holds at once.
     pub(crate) fn of_several(arrays: usize, [count, n]: [usize; 2], storage: DType, machine: Machine) -> Division {
         let held = held(storage.bits()) / arrays;

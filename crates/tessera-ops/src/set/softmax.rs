@@ -94,6 +94,8 @@ pub(crate) fn edges() -> Vec<Problem> {
     // More than the registers of a block hold in the widest precisions, and in any; what a cluster takes; more than its registers hold.
     cases.extend([16500, 32768, 33001, 66000].map(|n| problem(1, 1, 2, n, "")));
     cases.extend([65536, 131_200].map(|n| problem(1, 1, 1, n, "")));
+    // Causal rows of several pieces, the last ones of which most rows do not see.
+    cases.extend([problem(1, 1, 3, 32_769, "causal"), problem(1, 1, 2, 70_001, "causal")]);
     cases
 }
 
@@ -119,7 +121,10 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         TensorSpec::new("x", storage, [count, keys], Role::Input),
         TensorSpec::new("y", storage, [count, keys], Role::Output),
     ];
-    let division = if causal { Division::whole(keys, storage, machine) } else { Division::of(count, keys, storage, machine) };
+    let division = match causal {
+        true => Division::of_causal(count, keys, storage, machine),
+        false => Division::of(count, keys, storage, machine),
+    };
     let (launch, between) = launch(division, causal.then_some(queries), [count, keys], acc)?;
     tensors.extend(between);
     // A causal row reads what it keeps and writes all of it.
@@ -155,10 +160,10 @@ fn launch(
     let grid = division.grid(count)?;
     let n = ("N", Argument::Int(keys as i64));
     let mut arguments = vec![("x", Argument::Tensor(0)), ("y", Argument::Tensor(1)), ("ACC", Argument::Type(acc)), n];
+    arguments.extend(queries.map(|queries| ("QUERIES", Argument::Int(queries as i64))));
     Ok(match division {
         Division::Whole(_) | Division::Cluster { .. } => {
             arguments.extend(division.rows().map(|rows| ("ROWS", Argument::Int(rows as i64))));
-            arguments.extend(queries.map(|queries| ("QUERIES", Argument::Int(queries as i64))));
             let kernel = if queries.is_some() { "softmax_causal" } else { "softmax" };
             (division.launch(kernel, arguments, grid), Vec::new())
         }
@@ -166,7 +171,8 @@ fn launch(
             let between = pieces.between(&["tops", "sums"], acc);
             arguments.extend(between.iter().zip(2..).map(|(tensor, at)| (tensor.name, Argument::Tensor(at))));
             arguments.extend(pieces.constants());
-            (division.launch("softmax_pieces", arguments, grid), between)
+            let kernel = if queries.is_some() { "softmax_causal_pieces" } else { "softmax_pieces" };
+            (division.launch(kernel, arguments, grid), between)
         }
     })
 }
