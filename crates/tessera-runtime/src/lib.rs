@@ -57,9 +57,9 @@ pub use tessera_bundle::{Bundle, BundleError, Fixed, Variant};
 pub use tessera_compile::{Choices, CompileOptions, OptLevel, PossiblePlan, Sharing, is_fixed_order};
 pub use tessera_cuda::captured;
 pub use tessera_driver::StreamHandle;
+pub use tessera_lang::{ModuleText, Modules, Wanted};
 pub use tessera_launch::{
     Argument, Array, Change, CodeOrigin, Constant, DeviceKernel, Interface, KernelResources, LaunchGrid, ModuleCache,
     ModuleCacheCounters, Placed, PoolCounters, Prepared, ProfilerRange, Report, Span, Timeline,
 };
-pub use tessera_lang::{ModuleText, Modules, Wanted};
 pub use tessera_lock as lock;

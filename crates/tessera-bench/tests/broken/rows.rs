@@ -115,10 +115,7 @@ pub(super) const CASES: &[Case] = &[
         data: |_| in_pieces("softmax", LONG_SCORES, ""),
         text: &[],
         mutants: &[
-            edit(
-                "sums of pieces are added as they are",
-                &[("power(top - above, ACC) * sum", "sum")],
-            ),
+            edit("sums of pieces are added as they are", &[("power(top - above, ACC) * sum", "sum")]),
             edit("the last piece's padding is counted", &[("-float(\"inf\")", "0.0")]),
             edit(
                 "results go to the next piece",
@@ -144,7 +141,10 @@ pub(super) const CASES: &[Case] = &[
         text: &[],
         mutants: &[
             edit("a row sees a column too many", &[("% QUERIES + (N - QUERIES) + 1", "% QUERIES + (N - QUERIES) + 2")]),
-            edit("what is not seen is not 0", &[("ct.where(before(j, CHUNK, seen), e * (1.0 / total), 0.0)", "e * (1.0 / total)")]),
+            edit(
+                "what is not seen is not 0",
+                &[("ct.where(before(j, CHUNK, seen), e * (1.0 / total), 0.0)", "e * (1.0 / total)")],
+            ),
             edit(
                 "pieces that are not seen say how large a row is",
                 &[("piece, ct.full((1, 1), lowest(ACC), ACC))", "piece, ct.full((1, 1), 1000.0, ACC))")],
