@@ -6,8 +6,8 @@ use std::process::Command;
 
 use tessera::compile::{CompileOptions, OptLevel, compile};
 use tessera::ir::text::print_module;
-use tessera::lang::{ArgType, ConstValue, ParsedFile, parse_file};
-use tessera::ops::{Argument, Machine, OPERATORS};
+use tessera::lang::{ArgType, ConstValue, ParsedFile, parse_project};
+use tessera::ops::{Argument, Machine, OPERATORS, SharedFiles};
 use tessera::types::{DType, Policy};
 
 const WHERE: &str = "TESSERA_TEST_LISTING";
@@ -35,7 +35,7 @@ fn jobs() -> BTreeMap<String, Job> {
             let Ok(plan) = operator.plan(&problem, policy, Machine::Cpu) else { continue };
             for launch in &plan.launches {
                 let source = operator.file_of(launch);
-                let parsed = files.entry(source.name).or_insert_with(|| parse_file(source.name, source.text));
+                let parsed = files.entry(source.name).or_insert_with(|| parse_project(source.name, source.text, &SharedFiles));
                 let kernel = &parsed.kernels[launch.kernel];
                 let types: Vec<(String, ArgType)> = launch
                     .arguments
@@ -63,7 +63,7 @@ fn jobs() -> BTreeMap<String, Job> {
 }
 
 fn text(job: &Job) -> String {
-    let file = parse_file(job.file, job.source);
+    let file = parse_project(job.file, job.source, &SharedFiles);
     let levels = OptLevel::ALL.map(|level| {
         let options = CompileOptions { level, ..CompileOptions::default() };
         let compiled = compile(&file, job.kernel, &job.types, &options)

@@ -394,11 +394,17 @@ def layer_norm_backward_columns(
     ct.store(dbiases, (ct.bid(1), ct.bid(0)), plain)
 
 
+def tile_of_parts(parts, i, count, j, PARTS, COLUMNS):
+    """Tile i of so many; zeros behind the last one, which is read instead."""
+    v = ct.load(parts, (min(i, count - 1), j), (PARTS, COLUMNS), padding_mode=ZERO)
+    return ct.where(i < count, v, 0.0)
+
+
 def total(parts, j, PARTS, COLUMNS):
     """The sum over an array's rows of some of its columns. So many tiles are on their way at once."""
-    acc = ct.zeros((PARTS, COLUMNS), parts.dtype)
-    for i in range(0, ct.cdiv(parts.shape[0], PARTS), AT_ONCE):
-        acc = sum([ct.load(parts, (i + k, j), (PARTS, COLUMNS), padding_mode=ZERO) for k in range(AT_ONCE)], acc)
+    acc, count = ct.zeros((PARTS, COLUMNS), parts.dtype), ct.cdiv(parts.shape[0], PARTS)
+    for i in range(0, count, AT_ONCE):
+        acc = sum([tile_of_parts(parts, i + k, count, j, PARTS, COLUMNS) for k in range(AT_ONCE)], acc)
     return ct.sum(acc, axis=0)
 
 

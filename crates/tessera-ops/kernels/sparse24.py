@@ -57,11 +57,18 @@ def expand(values, places, x, TM: ct.Constant[int], TK: ct.Constant[int]):
     ct.store(x, (i, j), fours.reshape((TM, TK)))
 
 
+def within(x, i, j, TM, TK):
+    """A tile of x; behind its last ones zeros, for which one of these is read."""
+    down, across = ct.cdiv(x.shape[0], TM), ct.cdiv(x.shape[1], TK)
+    v = ct.load(x, (min(i, down - 1), min(j, across - 1)), (TM, TK), padding_mode=ZERO)
+    return ct.where((i < down) & (j < across), v, ct.zeros((1, 1), x.dtype))
+
+
 @tessera.kernel
 def copy(x, y, TM: ct.Constant[int], TK: ct.Constant[int]):
     """x in the first lines of y, which are longer, with zeros behind it: what a product reads by whole vectors, wherever x begins and its lines end."""
     i, j = ct.bid(0), ct.bid(1)
-    ct.store(y, (i, j), ct.load(x, (i, j), (TM, TK), padding_mode=ZERO))
+    ct.store(y, (i, j), within(x, i, j, TM, TK))
 
 
 @tessera.kernel
@@ -70,7 +77,7 @@ def copy_places(x, y, TM: ct.Constant[int], TK: ct.Constant[int]):
     i, j = ct.bid(0), ct.bid(1)
     row = i * TM + ct.arange(TM, dtype=ct.int32)[:, None]
     column = j * TK + ct.arange(TK, dtype=ct.int32)[None, :]
-    words = ct.load(x, (i, j), (TM, TK), padding_mode=ZERO)
+    words = within(x, i, j, TM, TK)
     ct.store(y, (i, j), ct.where((row < x.shape[0]) & (column < x.shape[1]), words, FIRST_PLACES))
 
 
