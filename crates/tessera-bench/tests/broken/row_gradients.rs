@@ -64,9 +64,9 @@ pub(super) const CASES: &[Case] = &[
             edit(
                 "parts of sums beyond the first ones are not added",
                 &[
-                    ("range(0, ct.cdiv(parts.shape[0], PARTS), AT_ONCE)", "range(1)"),
+                    ("range(0, count, AT_ONCE)", "range(1)"),
                     ("k in range(AT_ONCE)", "k in range(1)"),
-                    ("(i + k, j), (PARTS, COLUMNS)", "(i + k, j), (16, COLUMNS)"),
+                    ("(min(i, count - 1), j), (PARTS, COLUMNS)", "(min(i, count - 1), j), (16, COLUMNS)"),
                     ("ct.zeros((PARTS, COLUMNS), parts.dtype)", "ct.zeros((16, COLUMNS), parts.dtype)"),
                 ],
             ),
