@@ -13,7 +13,8 @@ use crate::broken::{CASES, Case, Mutant, mat::RUNGS};
 
 const OPTIONS: GateOptions = GateOptions { seeds: 1, suite_seed: 7, tolerance: None, specials: false };
 
-/// A file's text, with those of the library's shared files in the places where it imports them: a mutant may be one of theirs.
+/// A file's text, with those of the library's shared files in the places where it imports them: a mutant may be one of theirs. So no two
+/// functions of them may have one name.
 fn whole(file: KernelFile) -> String {
     let line = |line: &str| match line.strip_prefix("from .").and_then(|rest| rest.split(' ').next()) {
         Some(path) => SharedFiles.find(Wanted { from: file.name, level: 1, path }).expect("a shared file").text,

@@ -68,7 +68,8 @@ struct State {
     graphs: BTreeMap<u64, Vec<Work>>,
     /// The device of each allocation.
     allocations: BTreeMap<u64, u32>,
-    pinned: BTreeMap<u64, ()>,
+    /// The same of the host's, for each the device that was current.
+    pinned: BTreeMap<u64, u32>,
     users: BTreeMap<u32, u32>,
     poison: BTreeMap<u32, DriverError>,
 }

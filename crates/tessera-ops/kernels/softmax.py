@@ -30,6 +30,11 @@ def softmax(x, y, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int])
     ct.store(y, (i, 0), (e * (1.0 / ct.sum(e, axis=1, keepdims=True))).astype(y.dtype))
 
 
+def seen_by(i, N, QUERIES):
+    """Columns that row i sees: all, or those of a square up to its own."""
+    return N if QUERIES == 0 else i % QUERIES + (N - QUERIES) + 1
+
+
 @tessera.kernel(num_warps=8, occupancy=4)
 def softmax_pieces(
     x,
@@ -43,60 +48,29 @@ def softmax_pieces(
     PARTS: ct.Constant[int],
     BEHIND: ct.Constant[int],
     N: ct.Constant[int],
-):
-    at = ct.bid(0)
-    # Both pieces are on their way at once.
-    i, j = max(at - BEHIND, 0) // PIECES, max(at - BEHIND, 0) % PIECES
-    v = ct.load(x, (i, j), (1, CHUNK))
-    if at < x.shape[0] * PIECES:
-        leave_powers(x, tops, sums, at // PIECES, at % PIECES, ACC, CHUNK, N, N % CHUNK != 0)
-    if at >= BEHIND:
-        most, total = powers_of_row(tops, sums, i, ACC, PIECES, PARTS)
-        e = exp2((v.astype(ACC) - most) * 1.4426950408889634, ACC)
-        ct.store(y, (i, j), (e * (1.0 / total)).astype(y.dtype))
-        if is_last(gone, i, PIECES):
-            set_back(tops, i, PIECES, PARTS)
-            set_back(sums, i, PIECES, PARTS)
-
-
-def seen_by(i, N, QUERIES):
-    """Columns that row i of a square sees."""
-    return i % QUERIES + (N - QUERIES) + 1
-
-
-@tessera.kernel(num_warps=8, occupancy=4)
-def softmax_causal_pieces(
-    x,
-    tops,
-    sums,
-    gone,
-    y,
-    ACC: ct.Constant,
-    CHUNK: ct.Constant[int],
-    PIECES: ct.Constant[int],
-    PARTS: ct.Constant[int],
-    BEHIND: ct.Constant[int],
-    N: ct.Constant[int],
     QUERIES: ct.Constant[int],
 ):
+    """QUERIES is 0 where rows see all columns."""
     at = ct.bid(0)
     i, j = max(at - BEHIND, 0) // PIECES, max(at - BEHIND, 0) % PIECES
     seen = seen_by(i, N, QUERIES)
-    # Of a piece that is not seen nothing is read: another one of its row stands for it.
-    v = ct.load(x, (i, min(j, (seen - 1) // CHUNK)), (1, CHUNK))
+    # Both pieces are on their way at once. Of one that is not seen nothing is read: another one of its row stands for it.
+    v = ct.load(x, (i, j if QUERIES == 0 else min(j, (seen - 1) // CHUNK)), (1, CHUNK))
     if at < x.shape[0] * PIECES:
         row, piece = at // PIECES, at % PIECES
         end = seen_by(row, N, QUERIES)
         if piece * CHUNK < end:
-            leave_powers(x, tops, sums, row, piece, ACC, CHUNK, end, True)
+            leave_powers(x, tops, sums, row, piece, ACC, CHUNK, end, QUERIES != 0 or N % CHUNK != 0)
         else:
             leave(tops, row, piece, ct.full((1, 1), lowest(ACC), ACC))
             leave(sums, row, piece, ct.zeros((1, 1), ACC))
     if at >= BEHIND:
         most, total = powers_of_row(tops, sums, i, ACC, PIECES, PARTS)
-        e = exp2((v.astype(ACC) - most) * 1.4426950408889634, ACC)
-        # Of a row with NaN the sum is NaN, too, and what is not seen stays 0.
-        ct.store(y, (i, j), ct.where(before(j, CHUNK, seen), e * (1.0 / total), 0.0).astype(y.dtype))
+        p = exp2((v.astype(ACC) - most) * 1.4426950408889634, ACC) * (1.0 / total)
+        if QUERIES != 0:
+            # Of a row with NaN the sum is NaN, too, and what is not seen stays 0.
+            p = ct.where(before(j, CHUNK, seen), p, 0.0)
+        ct.store(y, (i, j), p.astype(y.dtype))
         if is_last(gone, i, PIECES):
             set_back(tops, i, PIECES, PARTS)
             set_back(sums, i, PIECES, PARTS)

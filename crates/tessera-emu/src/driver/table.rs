@@ -143,26 +143,28 @@ fn memory(slots: &mut Slots) {
         Ok((DevicePtr(range.start), range.end - range.start))
     });
     slot!(slots, pointer_attribute, |d, pointer: DevicePtr, attribute| {
-        if d.emulator().range(pointer).is_none() {
-            return Err(invalid("pointer_attribute", format!("{pointer} is in no allocation")));
-        }
+        let nowhere = || invalid("pointer_attribute", format!("{pointer} is in no allocation"));
+        let range = d.emulator().range(pointer).ok_or_else(nowhere)?;
+        // Memory of the host is said to be of the device that was current when it was allocated.
+        let pinned = d.state().pinned.get(&range.start).copied();
         Ok(match attribute {
             PointerAttribute::MemoryType => {
-                if d.state().pinned.contains_key(&pointer.0) {
+                if pinned.is_some() {
                     1
                 } else {
                     2
                 }
             }
             PointerAttribute::Managed => 0,
-            PointerAttribute::DeviceOrdinal => u64::from(d.emulator().owner(pointer).unwrap_or(0)),
+            PointerAttribute::DeviceOrdinal => u64::from(pinned.or_else(|| d.emulator().owner(pointer)).ok_or_else(nowhere)?),
         })
     });
     // Pinned host memory is memory of the one address space that there is.
     slot!(slots, host_alloc, |d, bytes| {
         d.healthy()?;
         let pointer = d.allocated(d.emulator().alloc_pinned(bytes))?;
-        d.state().pinned.insert(pointer.0, ());
+        let device = d.here();
+        d.state().pinned.insert(pointer.0, device);
         Ok(HostPtr(pointer.0))
     });
     slot!(slots, host_free, |d, pointer: HostPtr| {

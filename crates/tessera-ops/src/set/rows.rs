@@ -18,6 +18,16 @@ pub(crate) fn int(value: usize) -> Argument {
     Argument::Int(value as i64)
 }
 
+/// The integer that has the bits of a sum, which blocks leave for each other.
+pub(crate) fn word(acc: DType) -> DType {
+    match acc.bits() {
+        16 => DType::I16,
+        32 => DType::I32,
+        64 => DType::I64,
+        bits => panic!("sums of {bits} bits"),
+    }
+}
+
 /// Arguments for a plan's arrays of these names.
 pub(crate) fn arrays(tensors: &[TensorSpec], names: &[&'static str]) -> Vec<(&'static str, Argument)> {
     let place = |name: &str| tensors.iter().position(|tensor| tensor.name == name).expect("an array of the plan");
@@ -108,12 +118,7 @@ impl Pieces {
 
     /// What lies in memory between findings and results: words of each piece, and of each row a count of those that were read.
     pub(crate) fn between(self, words: &[&'static str], acc: DType) -> Vec<TensorSpec> {
-        let word = match acc.bits() {
-            64 => DType::I64,
-            32 => DType::I32,
-            _ => DType::I16,
-        };
-        let words = words.iter().map(|name| TensorSpec::new(name, word, [self.rows, self.count], Role::Counter));
+        let words = words.iter().map(|name| TensorSpec::new(name, word(acc), [self.rows, self.count], Role::Counter));
         words.chain([TensorSpec::new("gone", DType::I32, [self.rows], Role::Counter)]).collect()
     }
 }

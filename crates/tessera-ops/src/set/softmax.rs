@@ -171,8 +171,9 @@ fn launch(
             let between = pieces.between(&["tops", "sums"], acc);
             arguments.extend(between.iter().zip(2..).map(|(tensor, at)| (tensor.name, Argument::Tensor(at))));
             arguments.extend(pieces.constants());
-            let kernel = if queries.is_some() { "softmax_causal_pieces" } else { "softmax_pieces" };
-            (division.launch(kernel, arguments, grid), between)
+            // All columns are seen where no query is.
+            arguments.extend(queries.is_none().then_some(("QUERIES", Argument::Int(0))));
+            (division.launch("softmax_pieces", arguments, grid), between)
         }
     })
 }

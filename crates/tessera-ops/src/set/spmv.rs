@@ -92,8 +92,7 @@ fn plan_as(problem: &Problem, policy: Policy, machine: Machine, long: usize) -> 
     tensors.push(TensorSpec::new("x", storage, [pattern.columns], Role::Input));
     tensors.push(TensorSpec::new("y", storage, [pattern.rows], Role::Output));
     let pieces = pattern.elements.div_ceil(long).max(1);
-    let word = if acc.bits() == 64 { DType::I64 } else { DType::I32 };
-    tensors.push(TensorSpec::new("tails", word, [pieces], Role::Counter));
+    tensors.push(TensorSpec::new("tails", rows::word(acc), [pieces], Role::Counter));
     // Threads that take a row, and the longest rows that they take without the rest of their warp: a few rounds of loads.
     let [lanes, short] = match machine {
         Machine::Cpu => [1, long],
