@@ -86,7 +86,7 @@ impl OptLevel {
         match self {
             OptLevel::O0 => [&[], &[], &["layouts"]],
             OptLevel::O1 | OptLevel::O2 | OptLevel::O3 => [
-                &["pointer-views", "unit-axes", "read-tokens", "code-sinking"],
+                &["pointer-views", "unit-axes", "read-tokens", "code-sinking", "single-rounds"],
                 &["warp-specialization", "multistage-pipeline", "cluster-rows"],
                 &[
                     "mask-elision",
@@ -97,6 +97,7 @@ impl OptLevel {
                     "loop-splitting",
                     "product-grouping",
                     "product-pipelining",
+                    "load-prefetching",
                     "predicated-load-sinking",
                     "occupancy",
                 ],

@@ -91,7 +91,7 @@ const fn limits([cache_kib, shared_kib]: [u32; 2], block_kib: u32, warps_per_sm:
 
 /// Those of Hopper and of Blackwell's data centre parts: eight blocks to a cluster everywhere (CUDA programming guide, "Thread block clusters").
 const fn clustered() -> Limits {
-    Limits { blocks_per_cluster: 8, ..limits([196, 228], 227, 64, 32) }
+    Limits { blocks_per_cluster: 16, ..limits([196, 228], 227, 64, 32) }
 }
 
 macro_rules! architectures {

@@ -6,6 +6,7 @@
 //! | `unit-axes` ([`flatten`]) | products and loads with axes of extent 1 | the same without |
 //! | `read-tokens` ([`tokens`]) | tokens of reads that order nothing | nothing |
 //! | `code-sinking` ([`sink`]) | what only a branch uses | a part of the branch |
+//! | `single-rounds` ([`rounds`]) | a product of warpgroups that stands in no loop | a loop of one round |
 //! | `warp-specialization` ([`roles`]) | products of warpgroups in counted loops | a plan: warps that load, warps that multiply |
 //! | `multistage-pipeline` ([`stages`]) | other products in counted loops | a plan: all warps copy ahead of what they multiply |
 //! | `cluster-rows` ([`row_split`]) | a row that a block reduces, where blocks shall share it | a plan: a cluster takes it |
@@ -17,10 +18,11 @@
 //! | `loop-splitting` ([`split`]) | loops of products with a test that holds up to some round | two loops, the first without the test |
 //! | `product-grouping` ([`abreast`]) | products that need nothing of each other but sums to add to | products in flight together |
 //! | `product-pipelining` ([`carry`]) | loops that add up products | products that go on while the next round's start |
+//! | `load-prefetching` ([`early`]) | loads beside the products of a round | loads for the next round |
 //! | `predicated-load-sinking` ([`late`]) | loads before the mask that throws elements away | loads behind it |
 //! | `occupancy` ([`residence`]) | a block that combines over rows | how many of it shall be resident |
 //!
-//! The first four put a function into the forms that the next know. Of the three that plan, the first that can gives the function its plan
+//! The first five put a function into the forms that the next know. Of the three that plan, the first that can gives the function its plan
 //! ([`tessera_ir::plan`]), unless it has one by hand. `pipelining` alone carries plans out, and makes the function `staged`: its roles, rings
 //! and copies are there, its tiles have no layouts yet. [`feed`], [`slots`] and [`queue`] have what it builds from;
 //! [`outer`](tessera_analysis::outer) and [`spread`] say how factors lie that threads multiply by themselves. Before the plan [`strips`]
@@ -46,6 +48,7 @@ mod blocks;
 mod carry;
 mod cluster;
 mod cluster_split;
+mod early;
 mod feed;
 mod flatten;
 mod forecast;
@@ -65,6 +68,7 @@ mod remark;
 mod residence;
 mod rewrite;
 mod roles;
+mod rounds;
 mod row_split;
 mod search;
 mod sink;
@@ -110,6 +114,15 @@ pub(crate) const CODE_SINKING: Pass = Pass {
     name: "code-sinking",
     doc: "Moves into branches what only they use.",
     run: |func, _| of_blocks(func, sink::into_branches),
+};
+
+pub(crate) const SINGLE_ROUNDS: Pass = Pass {
+    name: "single-rounds",
+    doc: "Gives a product of warpgroups that stands in no loop one of a single round, where a plan can be made of that.",
+    run: |func, cx| match cx.needs_target(SINGLE_ROUNDS.name, func) {
+        Some(arch) => of_blocks(func, |func| Changed(rounds::of_one(func, &Units::of(func, arch)))),
+        None => Changed(false),
+    },
 };
 
 pub(crate) const WARP_SPECIALIZATION: Pass = Pass {
@@ -182,6 +195,12 @@ pub(crate) const PRODUCT_PIPELINING: Pass = Pass {
     name: "product-pipelining",
     doc: "Starts a round's products of warpgroups before the last round's have ended.",
     run: |func, _| of_threads(func, carry::carry),
+};
+
+pub(crate) const LOAD_PREFETCHING: Pass = Pass {
+    name: "load-prefetching",
+    doc: "Loads what a round of products needs beside its factors a round ahead.",
+    run: |func, _| of_threads(func, early::load_ahead),
 };
 
 pub(crate) const PREDICATED_LOAD_SINKING: Pass = Pass {
