@@ -99,6 +99,7 @@ impl OptLevel {
                     "product-pipelining",
                     "load-prefetching",
                     "predicated-load-sinking",
+                    "rematerialization",
                     "occupancy",
                 ],
             ],

@@ -61,6 +61,9 @@ dialect! {
 
     /// The same tile under another layout.
     ConvertLayout = "tile.convert_layout" (source) {} -> One : Special, Pure, [Together, Exchanges];
+    /// The same elements of 16 bits, in registers that the assembler cannot know to hold them: what is computed of them is computed again, and not
+    /// held instead. Tiles with other numbers are not taken for each other either.
+    Renew = "tile.renew" (source) { number: u32 } -> One : Special, Pure;
 
     // Shared memory and registers
 

@@ -1,5 +1,7 @@
 """C = A times the transpose of B, for factors in 8 bits with scales: for blocks of 128 along the contraction, for rows, or for all.
 
+Scales of blocks lie across the rounds of the loop: for large products they are turned first, so that the copy engine brings a round's with its factors.
+
 COMPUTE is the type the products are taken in: the storage type, or float16 where the tensor cores do not take that. SA and SB have one axis
 more of one element each where a scale serves all columns, or all. EXCHANGED: the transposed product, since the tensor cores take no fewer than 64
 rows and any multiple of 8 columns. ACROSS: neighbours of a cluster lie side by side, else one below the other.
@@ -39,14 +41,24 @@ def store(C, i, j, out, EXCHANGED):
 
 
 @tessera.kernel
+def turn(SA, T, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
+    """T, lines of whole 16 bytes, is SA transposed."""
+    i, j = ct.bid(0), ct.bid(1)
+    ct.store(T, (j, i), ct.transpose(ct.load(SA, (i, j), (ROWS, COLUMNS), padding_mode=ZERO)))
+
+
+@tessera.kernel
 def blocks(A, B, SA, SB, C, K: int, COMPUTE: ct.Constant, TM: ct.Constant[int], TN: ct.Constant[int],
-           EXCHANGED: ct.Constant[bool] = False, ACROSS: ct.Constant[bool] = False):
-    """SA has a scale for each row and block of columns of A, SB for each block of rows and columns of B: the sums of a block are scaled and
-    added up in float32, so within it the tensor cores add up by themselves."""
+           EXCHANGED: ct.Constant[bool] = False, ACROSS: ct.Constant[bool] = False, TURNED: ct.Constant[bool] = False):
+    """SA has a scale for each row and block of columns of A, TURNED or not, SB for each block of rows and columns of B: the sums of a block are
+    scaled and added up in float32, so within it the tensor cores add up by themselves."""
     i, j = place(ACROSS)
     acc = nothing(TM, TN, EXCHANGED)
     for k in range(ct.cdiv(K, BLOCK)):
-        sa = ct.load(SA, (i, k), (TM, 1), padding_mode=ZERO)
+        if TURNED:
+            sa = ct.transpose(ct.load(SA, (k, i), (1, TM), padding_mode=ZERO))
+        else:
+            sa = ct.load(SA, (i, k), (TM, 1), padding_mode=ZERO)
         sb = ct.load(SB, (j * TN // BLOCK, k), (1, 1), padding_mode=ZERO)
         scale = ct.transpose(sa * sb) if EXCHANGED else sa * sb
         p = product(A, B, i, j, k, nothing(TM, TN, EXCHANGED), COMPUTE, TM, TN, BLOCK, EXCHANGED, True)

@@ -91,7 +91,7 @@ impl Lowering<'_> {
     }
 
     /// The halves of a word, which it is remembered by.
-    fn halves(&mut self, word: Reg) -> Vec<Reg> {
+    pub(super) fn halves(&mut self, word: Reg) -> Vec<Reg> {
         let halves = self.b.unpack(word, Class::B16);
         self.words.insert(halves.as_slice().into(), word);
         halves

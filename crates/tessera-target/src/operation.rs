@@ -134,6 +134,7 @@ impl Lowering<'_> {
             | T::WarpReduce { .. }
             | T::Shuffle { .. } => self.lanes(data, kind),
             T::ConvertLayout {} => self.convert_layout(data.one(0), data.result()),
+            T::Renew { number } => self.renew(data, *number),
             T::ClusterSum { parts } => self.cluster_sum(op, data, *parts),
             T::ClusterArrive {} => self.cluster_arrive(),
             T::ClusterGather {} => self.cluster_gather(op, data),

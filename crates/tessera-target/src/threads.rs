@@ -50,6 +50,21 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// The words of a tile, each with a zero added that nobody can know to be one: no device has 2^20 multiprocessors.
+    pub(super) fn renew(&mut self, data: &OpData, number: u32) -> Lowered<()> {
+        const BITS: u32 = 20;
+        let (count, bits) = (self.b.special(Special::Nsmid), self.b.u32(BITS + number % (32 - BITS)));
+        let zero = self.b.shr(Ty::U32, count, bits);
+        let mut renewed = Regs::new();
+        for pair in self.regs(data.one(0))?.chunks(2) {
+            let word = self.words.get(pair).copied().unwrap_or_else(|| self.b.pack(pair));
+            let word = self.b.xor(word, zero);
+            renewed.extend(self.halves(word));
+        }
+        self.bind_regs(data.result(), renewed);
+        Ok(())
+    }
+
     /// Lowers a barrier of the function, or a fence.
     pub(super) fn meeting(&mut self, kind: &TileOp) {
         match kind {

@@ -54,6 +54,7 @@ pub const ALL: &[&Pass] = &[
     &tile::PRODUCT_PIPELINING,
     &tile::LOAD_PREFETCHING,
     &tile::PREDICATED_LOAD_SINKING,
+    &tile::REMATERIALIZATION,
     &tile::OCCUPANCY,
     &intrinsic_lowering::PASS,
     &register_coalescing::PASS,

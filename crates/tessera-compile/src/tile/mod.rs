@@ -20,6 +20,7 @@
 //! | `product-pipelining` ([`carry`]) | loops that add up products | products that go on while the next round's start |
 //! | `load-prefetching` ([`early`]) | loads beside the products of a round | loads for the next round |
 //! | `predicated-load-sinking` ([`late`]) | loads before the mask that throws elements away | loads behind it |
+//! | `rematerialization` ([`again`]) | wide numbers that are held while a block reduces | the narrow ones that they are made of |
 //! | `occupancy` ([`residence`]) | a block that combines over rows | how many of it shall be resident |
 //!
 //! The first five put a function into the forms that the next know. Of the three that plan, the first that can gives the function its plan
@@ -40,6 +41,7 @@
 //! Invariant: behind `layouts` every tile with axes has a layout, and the operands of an operation agree as the verifier asks.
 
 mod abreast;
+mod again;
 mod alternate;
 mod anchors;
 mod apart;
@@ -207,6 +209,15 @@ pub(crate) const PREDICATED_LOAD_SINKING: Pass = Pass {
     name: "predicated-load-sinking",
     doc: "Moves loads behind the mask that throws some of their elements away.",
     run: |func, _| of_threads(func, late::delay_masked_loads),
+};
+
+pub(crate) const REMATERIALIZATION: Pass = Pass {
+    name: "rematerialization",
+    doc: "Makes numbers of 32 bits again of loaded elements of 16 rather than to hold them while a block reduces.",
+    run: |func, cx| match cx.needs_target(REMATERIALIZATION.name, func) {
+        Some(arch) => of_threads(func, |func| again::make_again(func, &Units::of(func, arch))),
+        None => Changed(false),
+    },
 };
 
 pub(crate) const OCCUPANCY: Pass = Pass {

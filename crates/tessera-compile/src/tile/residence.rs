@@ -19,6 +19,12 @@ const THREADS: u64 = 1024;
 /// Registers of a thread for addresses, and for the pieces that elementwise work is done in.
 const PIECES: u64 = 32;
 
+/// Threads that have enough in flight where elements of 16 bits are held ([`again`](super::again)), and registers for pieces there, and of each
+/// array that is read behind the last reduction.
+const NARROW_THREADS: u64 = 1536;
+const NARROW_PIECES: u64 = 24;
+const READ_BEHIND: u64 = 8;
+
 /// The same where elements take two registers, where a thread holds many of an 8-bit format, and for the assembler's older targets.
 const MORE_PIECES: u64 = 48;
 
@@ -41,7 +47,7 @@ pub(super) fn choose(func: &mut Func, units: &Units) -> Changed {
 
 /// The blocks, where the function combines over tiles outside of loops and that decides; `None` elsewhere, and where elements are moved or
 /// converted one by one, which takes as many registers as there are.
-fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
+pub(super) fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
     let mut ways = Vec::new();
     let converts = widest(func) == 8 && !units.arch.has_fp8_cvt();
     if !straight(func, func.body, &mut ways) || converts || !in_vectors(func) {
@@ -53,10 +59,18 @@ fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
     let threads = u64::from(warps * Arch::WARP);
     let more = widest(func) == 64 || !units.arch.has_small_pieces() || live > 32 && widest(func) == 8;
     let masked = ways.iter().flat_map(|&way| &func.blocks[way].ops).any(|op| combines(op) && has_holes(func, *op));
-    let gathers = ways.iter().any(|&way| reads_behind_gathers(func, &func.blocks[way].ops));
+    let gathers = |op: &Op| matches!(func.ops[*op].kind, OpKind::Tile(TileOp::ClusterGather {}));
+    let gathers = ways.iter().any(|&way| reads_behind(func, &func.blocks[way].ops, gathers) > 0);
     let beside = u64::from(masked) * MASKS + u64::from(gathers) * GATHERS;
-    let pieces = if more { MORE_PIECES } else { PIECES + beside };
-    let blocks = (u64::from(units.arch.limits().registers_per_sm) / (threads * (live + pieces))).min(THREADS / threads);
+    let body = &func.blocks[func.body].ops;
+    let narrow = body.iter().any(|&op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::Renew { .. })));
+    let behind = reads_behind(func, body, combines) as u64 * READ_BEHIND;
+    let (pieces, most) = match (more, narrow) {
+        (true, _) => (MORE_PIECES, THREADS),
+        (_, true) => (NARROW_PIECES + beside + behind, NARROW_THREADS),
+        (_, false) => (PIECES + beside, THREADS),
+    };
+    let blocks = (u64::from(units.arch.limits().registers_per_sm) / (threads * (live + pieces))).min(most / threads);
     (blocks > 1).then_some(blocks as u32)
 }
 
@@ -107,11 +121,10 @@ fn live_across(func: &Func, ops: &[Op], at: usize) -> u64 {
     bits.sum::<u64>().div_ceil(32)
 }
 
-/// Whether arrays are read behind what blocks of a cluster give each other.
-fn reads_behind_gathers(func: &Func, ops: &[Op]) -> bool {
-    let gathers = |op: &Op| matches!(func.ops[*op].kind, OpKind::Tile(TileOp::ClusterGather {}));
-    let reads = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. }));
-    ops.iter().rposition(gathers).is_some_and(|last| ops[last..].iter().any(reads))
+/// How many arrays are read behind the last of some operations.
+fn reads_behind(func: &Func, ops: &[Op], are: impl Fn(&Op) -> bool) -> usize {
+    let reads = |op: &&Op| matches!(func.ops[**op].kind, OpKind::Schedule(ScheduleOp::LoadViewTko { .. }));
+    ops.iter().rposition(are).map_or(0, |last| ops[last..].iter().filter(reads).count())
 }
 
 /// Whether what an operation combines is no whole number of its layout's boxes.

@@ -205,6 +205,7 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::Workers {}
             | TileOp::Workspace { .. }
             | TileOp::ConvertLayout {}
+            | TileOp::Renew { .. }
             | TileOp::AllocShared { .. }
             | TileOp::AllocRegister {}
             | TileOp::SliceShared {}

@@ -36,6 +36,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::ClusterNumber {} => place_of_cluster(site),
         TileOp::Workspace { .. } => workspace(site),
         TileOp::ConvertLayout {} => convert_layout(site),
+        TileOp::Renew { .. } => renew(site),
 
         TileOp::AllocShared { align, offset } => alloc_shared(site, *align, *offset),
         TileOp::AllocRegister {} => {
@@ -234,6 +235,12 @@ fn convert_layout(site: &Site<'_>) -> Rule {
     let right = result.as_tile() == Some(source) && result.layout().is_some();
     ensure!(right, "ir-result-type", "`{}` cannot become `{result}`: only the layout changes", site.operand(0));
     Ok(())
+}
+
+fn renew(site: &Site<'_>) -> Rule {
+    let narrow = spread(site, 0)?.elem.bits() == 16;
+    ensure!(narrow, "ir-operand-type", "elements of 16 bits are renewed, not those of `{}`", site.operand(0));
+    site.result_is(0, site.operand(0))
 }
 
 fn alloc_shared(site: &Site<'_>, align: u32, offset: Option<u32>) -> Rule {

@@ -78,6 +78,12 @@ const HELD_BYTES: usize = 128;
 /// Blocks of a cluster, where so many have columns: those that there can be at most, so that a multiprocessor holds parts of several rows.
 const BLOCKS: usize = 8;
 
+/// The most blocks of a cluster, which not every launch of every device has room for, and the bytes of numbers that threads of theirs hold. Of so many
+/// rows at least: fewer leave multiprocessors without work, which pieces do not.
+const MOST_BLOCKS: usize = 16;
+const MOST_HELD_BYTES: usize = 256;
+const MANY: usize = 32;
+
 /// Threads of the kernels that take pieces, and blocks of them that a multiprocessor holds: as their files say.
 const THREADS: usize = 256;
 const RESIDENT: usize = 4;
@@ -162,6 +168,10 @@ impl Division {
                 let held = HELD_BYTES * 8 / (storage.bits() as usize).max(32) / ragged / arrays;
                 let warps = n.div_ceil(blocks * Arch::WARP as usize * held).next_power_of_two();
                 Division::Cluster { blocks: blocks as u32, warps: warps as u32 }
+            }
+            Machine::Gpu(arch) if arch.has_clusters() && count >= MANY && (BLOCKS * held / 2 + 1..=MOST_BLOCKS * held / 2).contains(&n) => {
+                let warps = n.div_ceil(MOST_BLOCKS * Arch::WARP as usize * MOST_HELD_BYTES / 4 / arrays).next_power_of_two();
+                Division::Cluster { blocks: MOST_BLOCKS as u32, warps: warps as u32 }
             }
             Machine::Gpu(arch) if n > held => Division::Pieces(Pieces::of(arrays, [count, n], storage, arch)),
             Machine::Gpu(_) | Machine::Cpu => Division::whole(n, storage, machine),
