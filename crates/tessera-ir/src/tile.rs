@@ -64,6 +64,9 @@ dialect! {
     /// The same elements of 16 bits, in registers that the assembler cannot know to hold them: what is computed of them is computed again, and not
     /// held instead. Tiles with other numbers are not taken for each other either.
     Renew = "tile.renew" (source) { number: u32 } -> One : Special, Pure;
+    /// The same integer, of which the assembler cannot know that all threads have it. It keeps in registers of the warp what it knows that of, and waits
+    /// for what is loaded from such a place where the load stands, not where it is used.
+    Vary = "tile.vary" (source) {} -> One : Special, Pure;
 
     // Shared memory and registers
 

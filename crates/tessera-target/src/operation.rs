@@ -131,6 +131,7 @@ impl Lowering<'_> {
             | T::Workspace { .. }
             | T::ClusterRank {}
             | T::ClusterNumber {}
+            | T::Vary {}
             | T::WarpReduce { .. }
             | T::Shuffle { .. } => self.lanes(data, kind),
             T::ConvertLayout {} => self.convert_layout(data.one(0), data.result()),

@@ -42,6 +42,14 @@ impl Lowering<'_> {
                 let five = self.b.u32(5);
                 self.b.shr(Ty::U32, thread, five)
             }
+            TileOp::Vary {} => {
+                // Of any device so far this is more than a block has threads.
+                let (count, more) = (self.b.special(Special::Nsmid), self.b.u32(1 << 16));
+                let (thread, most) = (self.b.special(Special::TidX), self.b.xor(count, more));
+                let is_one = self.b.setp(Word::Lt, Ty::U32, thread, most);
+                let (source, zero) = (self.reg(data.one(0))?, self.b.u32(0));
+                self.b.select(is_one, source, zero)
+            }
             TileOp::WarpReduce { combine, signedness, redux } => self.warp_reduce(data, *combine, *signedness, *redux)?,
             TileOp::Shuffle { mode } => self.shuffle(data, *mode)?,
             _ => astray(kind),

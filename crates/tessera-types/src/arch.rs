@@ -54,7 +54,8 @@ pub struct Limits {
     pub blocks_per_sm: u32,
     /// Threads of a block.
     pub threads_per_block: u32,
-    /// Blocks of a cluster that every device of the architecture can place; one where there are no clusters.
+    /// The most blocks of a cluster; one where there are no clusters. Beyond eight a launch has to ask, and a device may lack room (driver API,
+    /// `CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED`).
     pub blocks_per_cluster: u32,
 }
 
@@ -89,7 +90,8 @@ const fn limits([cache_kib, shared_kib]: [u32; 2], block_kib: u32, warps_per_sm:
     }
 }
 
-/// Those of Hopper and of Blackwell's data centre parts: eight blocks to a cluster everywhere (CUDA programming guide, "Thread block clusters").
+/// Those of Hopper and of Blackwell's data centre parts: eight blocks to a cluster everywhere, and sixteen where that is asked for (CUDA programming
+/// guide, "Thread block clusters").
 const fn clustered() -> Limits {
     Limits { blocks_per_cluster: 16, ..limits([196, 228], 227, 64, 32) }
 }

@@ -9,6 +9,7 @@
 //!
 //! What comes through rings is there in time. What threads load themselves, such as the scales of a round's sums, is asked for in the round that needs
 //! it, and the assembler puts what waits for it before the products. The last round asks for its own again, so that nothing is read that was not.
+//! A number that all threads load would be waited for behind its load all the same, so its place is varied ([`TileOp::Vary`]).
 //!
 //! **Predicate.** The place of what is loaded follows from the counter and from what is the same in all rounds, the loop writes no array, and a
 //! thread holds no more than [`REGISTERS`] of it.
@@ -31,9 +32,42 @@ const REGISTERS: u64 = 8;
 /// Loads of a loop that are made a round ahead.
 struct Early {
     looped: Op,
+    /// Of numbers that all threads load, and of tiles.
+    kinds: [Loads; 2],
+}
+
+/// Loads of one kind.
+struct Loads {
     loads: Vec<Op>,
     /// What says where they load, and they, in their order.
     slice: Vec<Op>,
+}
+
+impl Loads {
+    fn of(func: &Func, ops: &[Op], loads: Vec<Op>) -> Loads {
+        let mut needed: FxHashSet<Value> = loads.iter().flat_map(|&load| func.ops[load].operands.iter().copied()).collect();
+        let mut slice: Vec<Op> = Vec::new();
+        for &op in ops.iter().rev() {
+            let data = &func.ops[op];
+            if loads.contains(&op) || data.results.iter().any(|result| needed.contains(result)) {
+                needed.extend(&data.operands);
+                slice.push(op);
+            }
+        }
+        slice.reverse();
+        Loads { loads, slice }
+    }
+
+    fn results(&self, func: &Func) -> Vec<Value> {
+        self.loads.iter().map(|&load| func.ops[load].results[0]).collect()
+    }
+
+    /// Loads as another round does; what is loaded.
+    fn at(&self, func: &mut Func, counter: Value, round: Value, ops: &mut Vec<Op>) -> Vec<Value> {
+        let mut map: FxHashMap<Value, Value> = FxHashMap::from_iter([(counter, round)]);
+        copy(func, &self.slice, &mut map, ops);
+        self.results(func).iter().map(|result| map[result]).collect()
+    }
 }
 
 /// Rearranges every loop of products that allows it.
@@ -91,17 +125,8 @@ fn find(func: &Func, looped: Op) -> Option<Early> {
     if loads.is_empty() || held > REGISTERS {
         return None;
     }
-    let mut needed: FxHashSet<Value> = loads.iter().flat_map(|&load| func.ops[load].operands.iter().copied()).collect();
-    let mut slice: Vec<Op> = Vec::new();
-    for &op in ops.iter().rev() {
-        let data = &func.ops[op];
-        if loads.contains(&op) || data.results.iter().any(|result| needed.contains(result)) {
-            needed.extend(&data.operands);
-            slice.push(op);
-        }
-    }
-    slice.reverse();
-    Some(Early { looped, loads, slice })
+    let (numbers, tiles) = loads.into_iter().partition(|&load| func.ty(func.ops[load].results[0]).is_scalar());
+    Some(Early { looped, kinds: [numbers, tiles].map(|loads| Loads::of(func, ops, loads)) })
 }
 
 fn is_used(func: &Func, value: Value) -> bool {
@@ -122,11 +147,11 @@ fn zero(func: &Func, value: Value) -> Option<Const> {
 }
 
 fn rearrange(func: &mut Func, block: Block, found: &Early) {
-    let Early { looped, loads, slice } = found;
+    let Early { looped, kinds: [numbers, tiles] } = found;
     let old = func.ops[*looped].clone();
     let (body, span, [lower, upper, step]) = (old.regions[0], old.span, range(func, *looped));
     let counter = func.blocks[body].args[0];
-    let results: Vec<Value> = loads.iter().map(|&load| func.ops[load].results[0]).collect();
+    let results = [numbers.results(func), tiles.results(func)].concat();
     let types: Vec<Type> = results.iter().map(|&result| func.ty(result).clone()).collect();
     let index = func.ty(counter).clone();
     let make = |func: &mut Func, kind: OpKind, operands: &[Value], ty: Type, ops: &mut Vec<Op>| {
@@ -140,7 +165,7 @@ fn rearrange(func: &mut Func, block: Block, found: &Early) {
     let mut before = Vec::new();
     let any = make(func, below(), &[lower, upper], Type::scalar(DType::B1), &mut before);
     let mut loaded = Vec::new();
-    let first = load_at(func, (slice, &results), (counter, lower), &mut loaded);
+    let first = [numbers.at(func, counter, lower, &mut loaded), tiles.at(func, counter, lower, &mut loaded)].concat();
     let mut nothing = Vec::new();
     let zeros: Vec<Value> = results
         .iter()
@@ -162,11 +187,12 @@ fn rearrange(func: &mut Func, block: Block, found: &Early) {
     let mut ops = Vec::new();
     let next = make(func, ScheduleOp::AddI { overflow: Overflow::Wraps }.into(), &[counter, step], index.clone(), &mut ops);
     let more = make(func, below(), &[next, upper], Type::scalar(DType::B1), &mut ops);
-    let next = make(func, ScheduleOp::Select {}.into(), &[more, next, counter], index, &mut ops);
-    let loaded = load_at(func, (slice, &results), (counter, next), &mut ops);
+    let next = make(func, ScheduleOp::Select {}.into(), &[more, next, counter], index.clone(), &mut ops);
+    let varied = make(func, TileOp::Vary {}.into(), &[next], index, &mut ops);
+    let loaded = [numbers.at(func, counter, varied, &mut ops), tiles.at(func, counter, next, &mut ops)].concat();
     let own: FxHashMap<Value, Value> =
         results.iter().zip(&types).map(|(&result, ty)| (result, func.add_arg(body, ty.clone(), None))).collect();
-    let rest: Vec<Op> = func.blocks[body].ops.iter().copied().filter(|op| !loads.contains(op)).collect();
+    let rest: Vec<Op> = func.blocks[body].ops.iter().copied().filter(|op| !numbers.loads.contains(op) && !tiles.loads.contains(op)).collect();
     ops.extend(rest);
     func.blocks[body].ops = ops;
     func.replace_uses(|value| own.get(&value).copied().unwrap_or(value));
@@ -182,11 +208,4 @@ fn rearrange(func: &mut Func, block: Block, found: &Early) {
     before.push(made);
     let at = func.blocks[block].place_of(*looped);
     func.blocks[block].ops.splice(at..=at, before);
-}
-
-/// Loads as another round does; what is loaded.
-fn load_at(func: &mut Func, (slice, results): (&[Op], &[Value]), (counter, round): (Value, Value), ops: &mut Vec<Op>) -> Vec<Value> {
-    let mut map: FxHashMap<Value, Value> = FxHashMap::from_iter([(counter, round)]);
-    copy(func, slice, &mut map, ops);
-    results.iter().map(|result| map[result]).collect()
 }

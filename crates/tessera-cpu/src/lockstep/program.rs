@@ -206,6 +206,7 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::Workspace { .. }
             | TileOp::ConvertLayout {}
             | TileOp::Renew { .. }
+            | TileOp::Vary {}
             | TileOp::AllocShared { .. }
             | TileOp::AllocRegister {}
             | TileOp::SliceShared {}

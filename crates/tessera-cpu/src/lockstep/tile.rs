@@ -27,7 +27,7 @@ impl Machine<'_> {
             | TileOp::ClusterNumber {} => self.number(data, kind),
             TileOp::Workspace { .. } => self.workspace(op, data)?,
             TileOp::ClusterSum { .. } | TileOp::ClusterGather {} => self.meet(op, kind, active)?,
-            TileOp::ConvertLayout {} | TileOp::Renew { .. } => self.converted(data)?,
+            TileOp::ConvertLayout {} | TileOp::Renew { .. } | TileOp::Vary {} => self.converted(data)?,
 
             TileOp::AllocShared { .. } => {
                 if let Type::Shared(shared) = func.ty(data.result()) {

@@ -37,6 +37,11 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::Workspace { .. } => workspace(site),
         TileOp::ConvertLayout {} => convert_layout(site),
         TileOp::Renew { .. } => renew(site),
+        TileOp::Vary {} => {
+            let number = Type::scalar(DType::I32);
+            ensure!(*site.operand(0) == number, "ir-operand-type", "a `{number}` is varied, not `{}`", site.operand(0));
+            site.result_is(0, &number)
+        }
 
         TileOp::AllocShared { align, offset } => alloc_shared(site, *align, *offset),
         TileOp::AllocRegister {} => {

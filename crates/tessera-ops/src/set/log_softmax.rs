@@ -188,7 +188,7 @@ fn launch(
     constants: &[(&'static str, Argument)],
 ) -> Result<Vec<LaunchSpec>, Unsupported> {
     let names: Vec<&'static str> = tensors.iter().map(|tensor| tensor.name).collect();
-    let division = Division::of_several(names.len() - 1, [case.rows, case.n], case.storage, case.machine);
+    let division = Division::alone(names.len() - 1, [case.rows, case.n], case.storage, case.machine);
     let mut arguments = rows::arrays(tensors, &names);
     arguments.extend(constants);
     arguments.extend([case.acc_argument(), int("N", case.n)]);

@@ -77,6 +77,8 @@ const SHARED: usize = 32768;
 const HELD_BYTES: usize = 128;
 /// Blocks of a cluster, where so many have columns: those that there can be at most, so that a multiprocessor holds parts of several rows.
 const BLOCKS: usize = 8;
+/// Columns of a block for elements of 16 bits, of which registers hold twice as many: with more blocks than it takes these meet more often.
+const PART: usize = 8192;
 
 /// The most blocks of a cluster, which not every launch of every device has room for, and the bytes of numbers that threads of theirs hold. Of so many
 /// rows at least: fewer leave multiprocessors without work, which pieces do not.
@@ -159,7 +161,7 @@ impl Division {
         match machine {
             // Half of what a block holds, or all registers of a multiprocessor are one row's.
             Machine::Gpu(arch) if arch.has_clusters() && ((SHARED / arrays).min(held + 1)..=BLOCKS * held / 2).contains(&n) => {
-                let mut blocks = BLOCKS;
+                let mut blocks = if storage.bits() == 16 { n.div_ceil(PART / arrays).next_power_of_two().min(BLOCKS) } else { BLOCKS };
                 while row_part(n as u64, blocks as u64).is_none() {
                     blocks /= 2;
                 }
@@ -169,12 +171,22 @@ impl Division {
                 let warps = n.div_ceil(blocks * Arch::WARP as usize * held).next_power_of_two();
                 Division::Cluster { blocks: blocks as u32, warps: warps as u32 }
             }
-            Machine::Gpu(arch) if arch.has_clusters() && count >= MANY && (BLOCKS * held / 2 + 1..=MOST_BLOCKS * held / 2).contains(&n) => {
-                let warps = n.div_ceil(MOST_BLOCKS * Arch::WARP as usize * MOST_HELD_BYTES / 4 / arrays).next_power_of_two();
-                Division::Cluster { blocks: MOST_BLOCKS as u32, warps: warps as u32 }
-            }
             Machine::Gpu(arch) if n > held => Division::Pieces(Pieces::of(arrays, [count, n], storage, arch)),
             Machine::Gpu(_) | Machine::Cpu => Division::whole(n, storage, machine),
+        }
+    }
+
+    /// The same where nothing else is read behind the last sum of a row, as weights are: clusters of the most blocks take rows that those of fewer
+    /// cannot hold.
+    pub(crate) fn alone(arrays: usize, [count, n]: [usize; 2], storage: DType, machine: Machine) -> Division {
+        let part = held(storage.bits()) / arrays / 2;
+        match machine {
+            Machine::Gpu(arch) if arch.has_clusters() && count >= MANY && (BLOCKS * part + 1..=MOST_BLOCKS * part).contains(&n) => {
+                let held = MOST_HELD_BYTES * 8 / (storage.bits() as usize).max(32) / arrays;
+                let warps = n.div_ceil(MOST_BLOCKS * Arch::WARP as usize * held).next_power_of_two();
+                Division::Cluster { blocks: MOST_BLOCKS as u32, warps: warps as u32 }
+            }
+            Machine::Gpu(_) | Machine::Cpu => Division::of_several(arrays, [count, n], storage, machine),
         }
     }
 
@@ -268,9 +280,14 @@ mod tests {
             Division::Cluster { blocks, .. } => blocks,
             other => panic!("{n} columns are {other:?}"),
         };
-        for storage in [DType::F32, DType::BF16, DType::F8E4M3] {
+        for storage in [DType::F32, DType::F8E4M3] {
             assert_eq!([32768, 33000, 65536, 66000, 1 << 17].map(|n| blocks(n, storage)), [8; 5]);
         }
+        assert_eq!([32768, 33000, 65536, 66000, 1 << 17].map(|n| blocks(n, DType::BF16)), [4, 8, 8, 8, 8]);
+        let alone = |count, n| Division::alone(1, [count, n], DType::BF16, Machine::Gpu(Arch::Sm90a));
+        assert_eq!(alone(64, 1 << 18), Division::Cluster { blocks: 16, warps: 8 });
+        assert!([alone(8, 1 << 18), alone(64, (1 << 18) + 1)].iter().all(|found| matches!(found, Division::Pieces(_))));
+        assert_eq!(alone(8, 1 << 17), of(1 << 17, DType::BF16, Arch::Sm90a));
         assert_eq!([16385, 20000, 1 << 16].map(|n| blocks(n, DType::F64)), [4, 8, 8]);
         assert!(matches!(of((1 << 16) + 1, DType::F64, Arch::Sm90a), Division::Pieces(_)));
         // There are no clusters.

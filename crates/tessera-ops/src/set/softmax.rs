@@ -123,7 +123,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     ];
     let division = match causal {
         true => Division::of_causal(count, keys, storage, machine),
-        false => Division::of(count, keys, storage, machine),
+        false => Division::alone(1, [count, keys], storage, machine),
     };
     let (launch, between) = launch(division, causal.then_some(queries), [count, keys], acc)?;
     tensors.extend(between);
