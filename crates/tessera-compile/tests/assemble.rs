@@ -93,7 +93,7 @@ impl Excused {
 const ALL: &[Arch] = &TARGETS;
 const CLUSTERS: &[Arch] = &[Arch::Sm90a, Arch::Sm100a];
 
-const OPEN: [Open; 14] = [
+const OPEN: [Open; 15] = [
     // Groups of 65,536 and of 40,960 elements, which would be read twice otherwise.
     (["group_norm", "group_norm"], &["bf16", "fp16"], ALL, Excused::Spills(316)),
     (["group_norm_backward", "group_norm_backward"], &["bf16", "fp16"], ALL, Excused::Spills(404)),
@@ -101,6 +101,8 @@ const OPEN: [Open; 14] = [
     (["add_rms_norm_backward", "add_rms_norm_backward"], &["fp32"], &[Arch::Sm100a], Excused::Spills(8)),
     // The logarithm's registers, beside a piece that is on its way.
     (["log_softmax", "log_softmax_pieces"], &["bf16", "fp16"], &[Arch::Sm80], Excused::Spills(64)),
+    // A thread has 64 elements of a row that a cluster of sixteen shares.
+    (["log_softmax", "log_softmax"], &["bf16", "fp16"], CLUSTERS, Excused::Spills(24)),
     (["top_k", "select"], &["bf16", "fp16", "fp32"], ALL, Excused::Spills(576)),
     (["top_k", "select"], &["fp64"], ALL, Excused::Spills(400)),
     (["top_k", "select_again"], &["bf16", "fp16", "fp32"], ALL, Excused::Spills(576)),

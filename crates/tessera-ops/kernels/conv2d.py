@@ -9,6 +9,9 @@ columns, and the box of a tap is a box of its phase.
 
     stride 2, 5 columns   0 1 2 3 4   ->   phase 0: 0 2 4    phase 1: 1 3 0      tap s reads column 2 q + s - PAD: phase (s - PAD) % 2
 
+Of few channels, which are no whole vectors, the taps of a window's row lie beside each other as channels do, so that its rows alone are left to go
+through: X[.., q, s * C + c] is what column q of y needs.
+
 Where a stride divides rows and columns of x with channels last, of one group and whole rounds, x lies so already (PARTED): phases of rows are an
 axis between rows, those of columns lie beside each other as channels do, x[n, row, phase of rows, column, phase of columns and channel].
 """
@@ -41,6 +44,21 @@ def arrange(x, X, N: ct.Constant[int], STRIDE: ct.Constant[int], PHASES_H: ct.Co
 
 
 @tessera.kernel
+def arrange_lines(x, X, N: ct.Constant[int], STRIDE: ct.Constant[int], PHASES: ct.Constant[int], FIRST: ct.Constant[int], PAD: ct.Constant[int],
+                  DILATION: ct.Constant[int], S: ct.Constant[int], C: ct.Constant[int], TW: ct.Constant[int], TC: ct.Constant[int]):
+    """X[phase * N + n, i, q, 0, s * C + c] is x[n, row, q * STRIDE + s * DILATION - PAD, c] for row i of the phase; x has its channels last."""
+    rows = X.shape[1]
+    image, i = ct.bid(0) // rows, ct.bid(0) % rows
+    row = i * STRIDE + (image // N if PHASES > 1 else FIRST)
+    own = ct.bid(2) * TC + ct.arange(TC, dtype=ct.int32)
+    columns = (ct.bid(1) * TW + ct.arange(TW, dtype=ct.int32))[:, None] * STRIDE + (own // C * DILATION - PAD)[None, :]
+    # Behind the last tap there are none.
+    channels = ct.where(own < S * C, own % C, -1)
+    part = ct.gather(x, (image % N, row, columns, channels[None, :]), padding_value=0)
+    ct.store(X, (image, i, ct.bid(1), 0, ct.bid(2)), part.reshape((1, 1, TW, 1, TC)))
+
+
+@tessera.kernel
 def arrange_weight(weight, W, LAST: ct.Constant[bool], TT: ct.Constant[int], TC: ct.Constant[int]):
     """W[g, o, tap, c]: taps before channels, and lines of whole 16 bytes."""
     g, o = ct.bid(0) // W.shape[1], ct.bid(0) % W.shape[1]
@@ -52,9 +70,9 @@ def arrange_weight(weight, W, LAST: ct.Constant[bool], TT: ct.Constant[int], TC:
 
 @tessera.kernel
 def conv2d(x, weight, bias, y, N: ct.Constant[int], ROUNDS: ct.Constant[int], CHUNKS: ct.Constant[int], S: ct.Constant[int],
-           STRIDE: ct.Constant[int], PAD: ct.Constant[int], DILATION: ct.Constant[int], PHASES_H: ct.Constant[int],
-           PHASES_W: ct.Constant[int], FIRST: ct.Constant[int], PARTED: ct.Constant[bool], tiles_p: int, tiles_q: int, tiles_o: int,
-           ACC: ct.Constant,
+           STRIDE: ct.Constant[int], PAD: ct.Constant[int], STRIDE_W: ct.Constant[int], PAD_W: ct.Constant[int],
+           DILATION: ct.Constant[int], PHASES_H: ct.Constant[int], PHASES_W: ct.Constant[int], FIRST: ct.Constant[int],
+           PARTED: ct.Constant[bool], tiles_p: int, tiles_q: int, tiles_o: int, ACC: ct.Constant,
            BIAS: ct.Constant[bool], LAST: ct.Constant[bool], TB: ct.Constant[int], TP: ct.Constant[int], TQ: ct.Constant[int],
            TN: ct.Constant[int], TK: ct.Constant[int]):
     at = ct.bid(0)
@@ -67,14 +85,14 @@ def conv2d(x, weight, bias, y, N: ct.Constant[int], ROUNDS: ct.Constant[int], CH
     acc = ct.zeros((TB * TP * TQ, TN), ACC)
     for k in range(ROUNDS):
         tap, c = k // CHUNKS, k % CHUNKS
-        h, w = tap // S * DILATION - PAD, tap % S * DILATION - PAD
-        row, column = i * TP + h // STRIDE, j * TQ + w // STRIDE
+        h, w = tap // S * DILATION - PAD, tap % S * DILATION - PAD_W
+        row, column = i * TP + h // STRIDE, j * TQ + w // STRIDE_W
         if PARTED:
-            box = boxes.load((b * TB, row, h % STRIDE, column, w % STRIDE * CHUNKS + c))
+            box = boxes.load((b * TB, row, h % STRIDE, column, w % STRIDE_W * CHUNKS + c))
         else:
             # The phase, of those that X has.
             phase_h = h % STRIDE if PHASES_H > 1 else 0
-            phase_w = w % STRIDE if PHASES_W > 1 else 0
+            phase_w = w % STRIDE_W if PHASES_W > 1 else 0
             image = (phase_h * PHASES_W + phase_w) * N + b * TB
             box = boxes.load((image, row, column, g, c))
         taps = ct.load(weight, (g, o, tap, c), (1, TN, 1, TK), padding_mode=ZERO).reshape((TN, TK))

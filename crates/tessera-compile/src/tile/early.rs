@@ -26,8 +26,8 @@ use super::queue::range;
 use super::roles::is_free;
 use crate::rewrite::{copy, drop_dead};
 
-/// Registers of a thread for what is loaded a round ahead: two more than sums that are held twice leave of those that two warpgroups have.
-const REGISTERS: u64 = 8;
+/// Registers of a thread for what is loaded a round ahead: scales, not factors.
+const REGISTERS: u64 = 3;
 
 /// Loads of a loop that are made a round ahead.
 struct Early {

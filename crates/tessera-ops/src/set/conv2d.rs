@@ -305,6 +305,47 @@ pub(super) fn arrange(plan: &mut Plan, tensor: usize, of: &Convolution) -> Resul
     Ok(Arranged { tensor: own, phases, first })
 }
 
+/// Channels of a window's row, of all its taps, up to which these are arranged beside each other.
+const MOST_FOLDED: usize = 64;
+
+/// Whether the taps of a window's row are taken as channels: a pixel's own are no whole vector.
+fn is_folded(of: &Convolution, storage: DType) -> bool {
+    let few = of.within() < line(storage) && of.s * of.within() <= MOST_FOLDED;
+    few && of.last && of.groups == 1 && of.s > 1 && of.c > 0
+}
+
+/// Gives the product images of which a pixel has what a row of y's window needs there.
+fn arrange_lines(plan: &mut Plan, of: &Convolution) -> Result<Arranged, Unsupported> {
+    let storage = plan.tensors[0].dtype;
+    plan.tensors[0].shape = of.shape_of_x();
+    let phases = if of.r == 1 { 1 } else { of.stride };
+    let first = (of.stride - of.padding % of.stride) % of.stride;
+    let (rows, columns) = (of.h.div_ceil(of.stride), of.q());
+    let padded = (of.s * of.c).next_multiple_of(line(storage));
+    let shape = vec![phases * of.n, rows, columns, 1, padded];
+    let channels = padded.next_power_of_two();
+    let pixels = columns.next_power_of_two().min(2048 / channels);
+    let grid = [tiles(shape[0] * rows, 1)?, tiles(columns, pixels)?, 1];
+    let own = plan.tensors.len();
+    let arguments = vec![
+        ("x", Argument::Tensor(0)),
+        ("X", Argument::Tensor(own)),
+        ("N", int(of.n)),
+        ("STRIDE", int(of.stride)),
+        ("PHASES", int(phases)),
+        ("FIRST", int(first)),
+        ("PAD", int(of.padding)),
+        ("DILATION", int(of.dilation)),
+        ("S", int(of.s)),
+        ("C", int(of.c)),
+        ("TW", int(pixels)),
+        ("TC", int(channels)),
+    ];
+    plan.tensors.push(TensorSpec::new("X", storage, shape, Role::Workspace));
+    plan.launches.push(LaunchSpec::new("arrange_lines", arguments, grid));
+    Ok(Arranged { tensor: own, phases: [phases, 1], first })
+}
+
 /// The same for the weight: groups, channels of y, taps, channels of x.
 pub(super) fn arrange_weight(plan: &mut Plan, tensor: usize, of: &Convolution) -> Result<usize, Unsupported> {
     let storage = plan.tensors[tensor].dtype;
@@ -346,18 +387,28 @@ fn part(plan: &mut Plan, tensor: usize, of: &Convolution) -> Arranged {
 /// The product of windows, tap by tap.
 fn implicit(mut plan: Plan, of: Convolution, types: [DType; 3], machine: Machine) -> Result<Plan, Unsupported> {
     let (y, of) = (plan.tensors.len() - 1, of.flat());
+    let folded = is_folded(&of, types[0]);
+    // The taps that are left to go through, and what each of them adds up.
+    let (over, along) = match folded {
+        true => (Convolution { c: of.s * of.c, s: 1, ..of }, [1, 0]),
+        false => (of, [of.stride, of.padding]),
+    };
     let windows = Windowed {
         pixels: [of.n, of.p(), of.q()],
         out: of.out(),
-        within: of.within(),
-        taps: of.r * of.s,
+        within: over.within(),
+        taps: over.r * over.s,
         groups: of.groups,
         types: [types[0], types[2]],
     };
     let cut = Cut::of(&windows, machine);
-    let parted = is_parted(&of, cut.depth);
-    let x = if parted { part(&mut plan, 0, &of) } else { arrange(&mut plan, 0, &of)? };
-    let weight = arrange_weight(&mut plan, 1, &of)?;
+    let parted = !folded && is_parted(&of, cut.depth);
+    let x = match (folded, parted) {
+        (true, _) => arrange_lines(&mut plan, &of)?,
+        (_, true) => part(&mut plan, 0, &of),
+        (false, false) => arrange(&mut plan, 0, &of)?,
+    };
+    let weight = arrange_weight(&mut plan, 1, &over)?;
     if of.bias {
         plan.tensors[2].shape = vec![of.groups, of.out()];
     }
@@ -368,7 +419,7 @@ fn implicit(mut plan: Plan, of: Convolution, types: [DType; 3], machine: Machine
     let [images, lines, columns] = cut.pixels;
     let [tiles_b, tiles_p, tiles_q] = [tiles(of.n, images)?, tiles(of.p(), lines)?, tiles(of.q(), columns)?];
     let tiles_o = tiles(of.out(), cut.channels)?;
-    let chunks = of.within().div_ceil(cut.depth);
+    let chunks = over.within().div_ceil(cut.depth);
     let arguments = vec![
         ("x", Argument::Tensor(x.tensor)),
         ("weight", Argument::Tensor(weight)),
@@ -376,11 +427,13 @@ fn implicit(mut plan: Plan, of: Convolution, types: [DType; 3], machine: Machine
         ("bias", Argument::Tensor(if of.bias { 2 } else { weight })),
         ("y", Argument::Tensor(y)),
         ("N", int(of.n)),
-        ("ROUNDS", int(of.r * of.s * chunks)),
+        ("ROUNDS", int(over.r * over.s * chunks)),
         ("CHUNKS", int(chunks.max(1))),
-        ("S", int(of.s)),
+        ("S", int(over.s)),
         ("STRIDE", int(of.stride)),
         ("PAD", int(of.padding)),
+        ("STRIDE_W", int(along[0])),
+        ("PAD_W", int(along[1])),
         ("DILATION", int(of.dilation)),
         ("PHASES_H", int(x.phases[0])),
         ("PHASES_W", int(x.phases[1])),
