@@ -192,7 +192,8 @@ fn rearrange(func: &mut Func, block: Block, found: &Early) {
     let loaded = [numbers.at(func, counter, varied, &mut ops), tiles.at(func, counter, next, &mut ops)].concat();
     let own: FxHashMap<Value, Value> =
         results.iter().zip(&types).map(|(&result, ty)| (result, func.add_arg(body, ty.clone(), None))).collect();
-    let rest: Vec<Op> = func.blocks[body].ops.iter().copied().filter(|op| !numbers.loads.contains(op) && !tiles.loads.contains(op)).collect();
+    let rest: Vec<Op> =
+        func.blocks[body].ops.iter().copied().filter(|op| !numbers.loads.contains(op) && !tiles.loads.contains(op)).collect();
     ops.extend(rest);
     func.blocks[body].ops = ops;
     func.replace_uses(|value| own.get(&value).copied().unwrap_or(value));

@@ -37,11 +37,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::Workspace { .. } => workspace(site),
         TileOp::ConvertLayout {} => convert_layout(site),
         TileOp::Renew { .. } => renew(site),
-        TileOp::Vary {} => {
-            let number = Type::scalar(DType::I32);
-            ensure!(*site.operand(0) == number, "ir-operand-type", "a `{number}` is varied, not `{}`", site.operand(0));
-            site.result_is(0, &number)
-        }
+        TileOp::Vary {} => vary(site),
 
         TileOp::AllocShared { align, offset } => alloc_shared(site, *align, *offset),
         TileOp::AllocRegister {} => {
@@ -246,6 +242,12 @@ fn renew(site: &Site<'_>) -> Rule {
     let narrow = spread(site, 0)?.elem.bits() == 16;
     ensure!(narrow, "ir-operand-type", "elements of 16 bits are renewed, not those of `{}`", site.operand(0));
     site.result_is(0, site.operand(0))
+}
+
+fn vary(site: &Site<'_>) -> Rule {
+    let number = Type::scalar(DType::I32);
+    ensure!(*site.operand(0) == number, "ir-operand-type", "a `{number}` is varied, not `{}`", site.operand(0));
+    site.result_is(0, &number)
 }
 
 fn alloc_shared(site: &Site<'_>, align: u32, offset: Option<u32>) -> Rule {

@@ -12,7 +12,9 @@ use super::decoded::{Decoded, Row};
 use super::gemm::{Cut, Cuttable, blocks};
 use super::gemm_tiles::{self, May};
 use crate::draw::Draw;
-use crate::operator::{Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported, Way, Ways};
+use crate::operator::{
+    Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported, Way, Ways,
+};
 use crate::problem::Problem;
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};

@@ -161,7 +161,8 @@ impl Division {
         match machine {
             // Half of what a block holds, or all registers of a multiprocessor are one row's.
             Machine::Gpu(arch) if arch.has_clusters() && ((SHARED / arrays).min(held + 1)..=BLOCKS * held / 2).contains(&n) => {
-                let mut blocks = if storage.bits() == 16 { n.div_ceil(PART / arrays).next_power_of_two().min(BLOCKS) } else { BLOCKS };
+                let mut blocks =
+                    if storage.bits() == 16 { n.div_ceil(PART / arrays).next_power_of_two().min(BLOCKS) } else { BLOCKS };
                 while row_part(n as u64, blocks as u64).is_none() {
                     blocks /= 2;
                 }
@@ -181,7 +182,12 @@ impl Division {
     pub(crate) fn alone(arrays: usize, [count, n]: [usize; 2], storage: DType, machine: Machine) -> Division {
         let part = held(storage.bits()) / arrays / 2;
         match machine {
-            Machine::Gpu(arch) if arch.has_clusters() && count >= MANY && storage.bits() <= 32 && (BLOCKS * part + 1..=MOST_BLOCKS * part).contains(&n) => {
+            Machine::Gpu(arch)
+                if arch.has_clusters()
+                    && count >= MANY
+                    && storage.bits() <= 32
+                    && (BLOCKS * part + 1..=MOST_BLOCKS * part).contains(&n) =>
+            {
                 let held = MOST_HELD_BYTES * 8 / (storage.bits() as usize).max(32) / arrays;
                 let warps = n.div_ceil(MOST_BLOCKS * Arch::WARP as usize * held).next_power_of_two();
                 Division::Cluster { blocks: MOST_BLOCKS as u32, warps: warps as u32 }
