@@ -149,6 +149,19 @@ fn what_is_left_out_is_found() {
     }
 }
 
+/// Elements of 16 bits are held as they are, and what is made of them again is what it was.
+#[test]
+fn what_is_made_again_is_the_same() {
+    for storage in [DType::F16, DType::BF16] {
+        for columns in [16384, 13000] {
+            let case = Case::new(CENTRED, storage, columns, 4);
+            let ptx = case.compiled().1.kernel.ptx();
+            assert!(columns == 13000 || ptx.matches("xor.b32").count() >= 32, "{ptx}");
+            case.agrees(1);
+        }
+    }
+}
+
 /// Next to nothing is spilled (three reductions of 16-bit elements: some bytes), no memory of the launch is used, and blocks meet once, without a fence.
 #[test]
 fn shared_rows_assemble() {
