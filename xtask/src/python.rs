@@ -6,18 +6,14 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::must;
+use crate::{must, tools};
 
-/// What the package's tests compare with. Changing a pin makes the environment anew.
-const PACKAGES: &[&str] = &[
-    "numpy==2.4.6",
-    "ml_dtypes==0.6.0",
-    "jax==0.10.2",
-    "jaxlib==0.10.2",
-    "pytest==9.2.0",
-    "pytest-xdist==3.8.0",
-    "maturin==1.16.0",
-];
+/// What the package's tests need beside the test tools, whose NumPy and JAX they compare with: two copies of these would be 600 MB more. Changing a
+/// pin makes the environment anew.
+const PACKAGES: &[&str] = &["pytest==9.2.0", "pytest-xdist==3.8.0", "maturin==1.16.0"];
+
+/// Where the environment finds the tools' packages, behind its own.
+const SHARED: &str = "test_tools.pth";
 
 /// PyTorch without the GPU's libraries, which its wheel wants and no test here uses: `python/tests/stub_cuda.py` puts empty ones in their places.
 const TORCH: &str = "torch==2.15.0";
@@ -41,14 +37,17 @@ impl Environment {
         let folder = target.join("python-environment");
         let made = Environment { python: folder.join("bin/python"), root: root.to_path_buf(), target: target.to_path_buf() };
         let stub = root.join("python/tests/stub_cuda.py");
-        let wanted = format!("{}\n{TORCH}\n{}\n", PACKAGES.join("\n"), TORCH_NEEDS.join("\n"));
+        let pins = [tools::PACKAGES, PACKAGES, &[TORCH], TORCH_NEEDS].concat();
+        let wanted = format!("{}\n", pins.join("\n"));
         let stamp = folder.join("installed.txt");
         if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
             return Ok(made);
         }
         println!("installing the Python package's references into {}", folder.display());
         let _ = fs::remove_dir_all(&folder);
+        let shared = tools::packages(root)?;
         quiet(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        fs::write(tools::packages_of(&made.python)?.join(SHARED), format!("{}\n", shared.display()))?;
         made.pip(PACKAGES)?;
         made.pip(TORCH_NEEDS)?;
         made.pip(&["--no-deps", TORCH])?;

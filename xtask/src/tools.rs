@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// What goes into the virtual environment. Changing a pin installs anew.
-const PACKAGES: &[&str] = &[
+pub(crate) const PACKAGES: &[&str] = &[
     "numpy==2.4.6",
     "scipy==1.17.1",
     "ml_dtypes==0.6.0",
@@ -46,8 +46,7 @@ impl Tools {
 
 /// Installs what is not there yet and finds the rest.
 pub(crate) fn install(root: &Path) -> Result<Tools> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let folder = root.join(target).join("test-tools");
+    let folder = folder(root);
     let mut tools = Tools { environment: Vec::new(), missing: Vec::new() };
     match python(&folder) {
         Ok(()) => {
@@ -72,6 +71,33 @@ pub(crate) fn install(root: &Path) -> Result<Tools> {
         None => tools.missing.push("no chromium on the path (a system package)".to_string()),
     }
     Ok(tools)
+}
+
+/// Where they are installed.
+fn folder(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    root.join(target).join("test-tools")
+}
+
+/// The folder of the packages, which are installed where they are not there yet.
+///
+/// # Errors
+/// They cannot be had.
+pub(crate) fn packages(root: &Path) -> Result<PathBuf> {
+    let folder = folder(root);
+    python(&folder)?;
+    packages_of(&folder.join("venv/bin/python"))
+}
+
+/// The folder of an interpreter's packages.
+pub(crate) fn packages_of(python: &Path) -> Result<PathBuf> {
+    let asked = Command::new(python).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).output();
+    let output = asked.with_context(|| format!("can't start {}", python.display()))?;
+    let path = String::from_utf8_lossy(&output.stdout).trim().to_string();
+    if path.is_empty() {
+        bail!("{} does not say where its packages are", python.display());
+    }
+    Ok(path.into())
 }
 
 fn python(folder: &Path) -> Result<()> {
