@@ -152,29 +152,30 @@ fn what_the_library_splits_is_split() {
 fn rows_that_the_library_shares_are_shared() {
     let (device, console) = emulator();
     let machine = Machine::Gpu(Arch::Sm90a);
-    for (operator, precision, columns) in [
-        ("softmax", "bf16", 32768),
-        ("softmax", "fp32", 33001),
-        ("softmax", "fp64", 20000),
-        ("layer_norm", "fp32", 33000),
-        ("layer_norm", "fp8_e4m3@accum(fp32)", 32768),
-        ("rms_norm", "fp16", 40960),
+    for (operator, precision, rows, columns, blocks) in [
+        ("softmax", "bf16", 3, 32768, 4),
+        ("softmax", "fp32", 3, 33001, 8),
+        ("softmax", "fp64", 3, 20000, 8),
+        ("softmax", "fp16", 32, 140_000, 16),
+        ("layer_norm", "fp32", 3, 33000, 8),
+        ("layer_norm", "fp8_e4m3@accum(fp32)", 3, 32768, 8),
+        ("rms_norm", "fp16", 3, 40960, 8),
     ] {
         let extents: &[(&str, u64)] = match operator {
-            "softmax" => &[("batch", 1), ("heads", 1), ("queries", 3), ("keys", columns)],
-            _ => &[("batch", 1), ("sequence", 3), ("hidden", columns)],
+            "softmax" => &[("batch", 1), ("heads", 1), ("queries", rows), ("keys", columns)],
+            _ => &[("batch", 1), ("sequence", rows), ("hidden", columns)],
         };
         let problem = Problem::new(extents, "");
         let plan = find(operator).expect("an operator").plan(&problem, precision.parse().expect("a policy"), machine);
         let row = plan.expect("a plan").launches[0].clone();
-        assert_eq!((row.sharing, row.cluster, row.grid), (Sharing::Cluster, 8, [3, 1, 1]), "{operator} {columns}");
+        assert_eq!((row.sharing, row.cluster, row.grid), (Sharing::Cluster, blocks, [rows as u32, 1, 1]), "{operator} {columns}");
         let library = only(&device, operator, extents, "", precision);
         let mut subject = library.build(&library.cases()[0], TESSERA).expect("a subject");
         let report =
             check(&mut *subject, GateOptions { seeds: 1, suite_seed: 5, tolerance: None, specials: false }).expect("it runs");
         assert!(report.passed(), "{operator} {columns}: {:?}", report.reason);
         let launched = console.take().into_iter().rfind(|launched| launched.kernel.contains(operator)).expect("a launch");
-        assert_eq!(launched.grid[0], 3 * 8, "{operator} {columns}");
+        assert_eq!(launched.grid[0], rows as u32 * blocks, "{operator} {columns}");
     }
 }
 

@@ -401,8 +401,8 @@ const OWN: [(&str, &str, Arch, usize); 50] = [
     ("sparse24.py", "product", Arch::Sm80, 212),
     ("sparse24.py", "product", Arch::Sm90a, 212),
     // The barrier of a round: each thread reads what it has brought itself, and factors go to the product through buffers of their own.
-    ("conv2d.py", "conv2d", Arch::Sm80, 68),
-    ("conv2d.py", "conv2d", Arch::Sm90a, 68),
+    ("conv2d.py", "conv2d", Arch::Sm80, 86),
+    ("conv2d.py", "conv2d", Arch::Sm90a, 86),
     ("conv2d_backward.py", "weights", Arch::Sm90a, 73),
     // Before the sums of a block's next tile cross it: the short run's blocks have one tile.
     ("norm_backward.py", "add_rms_norm_backward", Arch::Sm80, 28),
