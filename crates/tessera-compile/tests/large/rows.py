@@ -62,7 +62,11 @@ def rms_norm_backward(X, W, DY, DX, DW, N: ct.Constant[int]):
 @ct.kernel
 def softmax(X, Y, N: ct.Constant[int]):
     row = ct.bid(0)
-    x = ct.load(X, (row, 0), (1, N), padding_mode=ct.PaddingMode.NEG_INF).astype(ct.float64 if X.dtype == ct.float64 else ct.float32)
+    # 8 bits have no infinity to pad with.
+    pad = ct.PaddingMode.ZERO if X.dtype == ct.float8_e4m3fn else ct.PaddingMode.NEG_INF
+    x = ct.load(X, (row, 0), (1, N), padding_mode=pad).astype(ct.float64 if X.dtype == ct.float64 else ct.float32)
+    if X.dtype == ct.float8_e4m3fn:
+        x = ct.where(ct.arange(N, dtype=ct.int32)[None, :] < X.shape[1], x, -float("inf"))
     e = ct.exp(ct.minimum(x, 10.0) - ct.max(ct.minimum(x, 10.0), axis=1, keepdims=True))
     ct.store(Y, (row, 0), (e / ct.sum(e, axis=1, keepdims=True)).astype(Y.dtype))
 
