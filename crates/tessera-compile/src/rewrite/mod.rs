@@ -143,6 +143,13 @@ pub(crate) fn make(func: &mut Func, at: Op, kind: impl Into<OpKind>, operands: &
     func.ops[op].result()
 }
 
+/// Whether an operation, or one of its regions, uses one of these values.
+pub(crate) fn uses(func: &Func, op: Op, values: &[Value]) -> bool {
+    let data = &func.ops[op];
+    let inner = || data.regions.iter().any(|&region| func.blocks[region].ops.iter().any(|&op| uses(func, op, values)));
+    data.used().any(|used| values.contains(&used)) || inner()
+}
+
 /// Copies operations in order, with uses replaced; the map learns what their results become.
 pub(crate) fn copy(func: &mut Func, ops: &[Op], map: &mut FxHashMap<Value, Value>, out: &mut Vec<Op>) {
     for &op in ops {

@@ -12,7 +12,8 @@
 //!
 //! Blocks of few threads have enough on their way as it is, and more instructions would hold them up.
 //!
-//! **Predicate.** More blocks fit a multiprocessor then ([`residence`](super::residence)). A block of [`THREADS`] or more, or one of a cluster that shares a row; a tile of [`HELD`] numbers of 32 bits or more for each thread, which a reduction in the function's body stands before a use of;
+//! **Predicate.** More blocks fit a multiprocessor then ([`residence`](super::residence)). A block of [`THREADS`] or more, or one of a cluster that
+//! shares a row; a tile of [`HELD`] numbers of 32 bits or more for each thread, which a reduction in the function's body stands before a use of;
 //! [`STEPS`] operations at most make it of a tile that was loaded in 16 bits, and of what is the same along rows.
 
 use rustc_hash::FxHashMap;
@@ -21,7 +22,7 @@ use tessera_types::Arch;
 
 use super::anchors::Units;
 use super::{residence, threads};
-use crate::rewrite::{copy, make};
+use crate::rewrite::{copy, make, uses};
 
 /// Numbers of a thread from which on registers are what a multiprocessor has too few of.
 const HELD: u64 = 16;
@@ -62,7 +63,7 @@ fn behind(func: &mut Func, at: usize, number: u32) {
     for value in values {
         let Some(Again { steps, narrow }) = Again::of(func, value) else { continue };
         let ops = &func.blocks[func.body].ops;
-        let Some(first) = ops.iter().position(|&op| rest.contains(&op) && uses(func, op, value)) else { continue };
+        let Some(first) = ops.iter().position(|&op| rest.contains(&op) && uses(func, op, &[value])) else { continue };
         let (mut made, mut map) = (Vec::new(), FxHashMap::default());
         for value in narrow {
             let loaded = loaded(func, value).unwrap_or_else(|| bug!("a narrow tile that nobody loaded"));
@@ -138,12 +139,6 @@ fn loaded(func: &Func, value: Value) -> Option<Value> {
         }
         _ => None,
     }
-}
-
-fn uses(func: &Func, op: Op, value: Value) -> bool {
-    let data = &func.ops[op];
-    let inner = || data.regions.iter().any(|&region| func.blocks[region].ops.iter().any(|&inner| uses(func, inner, value)));
-    data.used().any(|used| used == value) || inner()
 }
 
 /// Replaces a value in operations and in what their regions hold.

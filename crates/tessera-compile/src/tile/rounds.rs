@@ -15,6 +15,7 @@ use super::anchors::Units;
 use super::numbers::Numbers;
 use super::relation::has_layout;
 use super::roles::{self, is_free, is_product};
+use crate::rewrite::uses;
 
 /// Gives the product its loop.
 pub(super) fn of_one(func: &mut Func, units: &Units) -> bool {
@@ -74,11 +75,4 @@ fn wrap(func: &mut Func, product: Op) {
     func.blocks[func.body].ops.extend(rest);
     func.replace_uses(|value| if value == result { made } else { value });
     func.ops[next].operands[0] = result;
-}
-
-/// Whether an operation, or one of its regions, uses one of these values.
-fn uses(func: &Func, op: Op, values: &[Value]) -> bool {
-    let data = &func.ops[op];
-    let inner = || data.regions.iter().any(|&region| func.blocks[region].ops.iter().any(|&op| uses(func, op, values)));
-    data.used().any(|used| values.contains(&used)) || inner()
 }

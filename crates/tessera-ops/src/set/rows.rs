@@ -75,7 +75,7 @@ fn held(bits: u32) -> usize {
 const SHARED: usize = 32768;
 /// Bytes of a row's numbers that each thread holds: with 64 of them, as the compiler takes otherwise, half as many are on their way.
 const HELD_BYTES: usize = 128;
-/// Blocks of a cluster, where so many have columns: those that there can be at most, so that a multiprocessor holds parts of several rows.
+/// Blocks of a cluster, where so many have columns: those that every device has room for, so that a multiprocessor holds parts of several rows.
 const BLOCKS: usize = 8;
 /// Columns of a block for elements of 16 bits, of which registers hold twice as many: with more blocks than it takes these meet more often.
 const PART: usize = 8192;
