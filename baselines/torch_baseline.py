@@ -50,6 +50,7 @@ class Case:
         self.opened = {}
         self.tensors = {}
         self.work = None
+        self.make = None
         self.into = None
         self.tf32 = False
         try:
@@ -86,15 +87,20 @@ class Case:
         torch.backends.cuda.matmul.allow_tf32 = self.tf32
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-        work = operators[request["operator"]](request, self.tensors)
-        self.into = getattr(work, "into", None)
-        self.work = torch.compile(work, mode="max-autotune-no-cudagraphs") if COMPILE else work
+        self.make = lambda: operators[request["operator"]](request, self.tensors)
+        self.renew()
         for _ in range(2):
             self.work()
         torch.cuda.synchronize()
 
+    def renew(self):
+        """The work on what the tensors hold now: operators find labels of another type, statistics and patterns before what is timed."""
+        work = self.make()
+        self.into = getattr(work, "into", None)
+        self.work = torch.compile(work, mode="max-autotune-no-cudagraphs") if COMPILE else work
+
     def release(self):
-        self.work, self.tensors = None, {}
+        self.work, self.make, self.tensors = None, None, {}
         torch.cuda.synchronize()
         for pointer in self.opened.values():
             self.driver.cuIpcCloseMemHandle(ctypes.c_uint64(pointer))
@@ -103,6 +109,7 @@ class Case:
 
     def run(self):
         torch.backends.cuda.matmul.allow_tf32 = self.tf32
+        self.renew()
         result = self.work()
         if isinstance(self.into, (list, tuple)):
             for into, own in zip(self.into, result, strict=True):

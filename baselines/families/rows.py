@@ -143,25 +143,29 @@ def rms_norm_backward(request, t):
     return with_results([t["dx"], t["dweight"]], lambda: torch.autograd.grad(y, (x, weight), dy, retain_graph=True))
 
 
+def images(request, array):
+    """An array as PyTorch has images; kernels see other axes."""
+    return array.view(*(request["size"][axis] for axis in ("batch", "channels", "pixels")))
+
+
 def group_norm(request, t):
     words = [word for word in request["variant"].split(" ") if word.startswith("groups=")]
     groups = int(float(words[0].split("=")[1])) if words else 32
-    channels = t["weight"].numel()
-    x = t["x"].view(-1, channels, t["x"].shape[-1])
-    return with_results(t["y"].view(x.shape), lambda: F.group_norm(x, groups, t["weight"], t["bias"], EPS))
+    x, y = images(request, t["x"]), images(request, t["y"])
+    return with_results(y, lambda: F.group_norm(x, groups, t["weight"], t["bias"], EPS))
 
 
 def batch_norm(request, t):
-    x = t["x"]
+    x, y = images(request, t["x"]), images(request, t["y"])
     return with_results(
-        [t["y"], t["mean"], t["rstd"]],
+        [y, t["mean"], t["rstd"]],
         lambda: torch.native_batch_norm(x, t["weight"], t["bias"], None, None, True, 0.0, EPS),
     )
 
 
 def batch_norm_inference(request, t):
-    x, mean, variance = t["x"], t["mean"], t["variance"]
-    return with_results(t["y"], lambda: F.batch_norm(x, mean, variance, t["weight"], t["bias"], False, 0.0, EPS))
+    x, y, mean, variance = images(request, t["x"]), images(request, t["y"]), t["mean"], t["variance"]
+    return with_results(y, lambda: F.batch_norm(x, mean, variance, t["weight"], t["bias"], False, 0.0, EPS))
 
 
 OPERATORS = {

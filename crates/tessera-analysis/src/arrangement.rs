@@ -258,6 +258,9 @@ impl Arrangement {
     }
 }
 
+/// Lines whose parts a swizzle mixes: boxes and slabs begin where a pattern of so many does (PTX ISA, "Swizzling Modes").
+pub const MIXED_LINES: u32 = 8;
+
 /// How lines of so many bytes are mixed, for the copy engine and the tensor cores: in the longest slabs that lines are made of; `None` where they are
 /// made of none.
 pub fn engine_swizzle(line: u32) -> Option<Swizzle> {

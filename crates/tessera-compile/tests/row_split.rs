@@ -30,6 +30,26 @@ const FIRST: &str = "at = ct.argmax(v, axis=1, keepdims=True)
     here = ct.arange(N, dtype=ct.int32)[None, :] == at
     ct.store(y, (i, 0), ct.where(here, 3.0, v).astype(y.dtype))";
 
+/// Several rows side by side, for which what is common to them is read once.
+const SEVERAL: &str = "import cuda.tile as ct
+import tessera
+
+@tessera.kernel(sharing=4, num_ctas={blocks})
+def kernel(x, w, y, ACC: ct.Constant, N: ct.Constant[int]):
+    i = ct.bid(0)
+    v = ct.load(x, (i, 0), ({rows}, N), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
+    d = v - ct.sum(v, axis=1, keepdims=True) / N
+    top = ct.max(v, axis=1, keepdims=True)
+    ct.store(y, (i, 0), (d * ct.load(w, (0,), (N,)).astype(ACC) + top).astype(y.dtype))
+";
+
+/// Numbers of whole vectors of a row, and a number of the row that is stored once.
+const VECTORS: &str = "total = ct.sum(v, axis=1, keepdims=True)
+    own = ct.gather(w, ct.arange(N // 8, dtype=ct.int32)[:, None] * 8).astype(ACC)
+    d = ct.reshape(ct.reshape(v, (N // 8, 8)) * own, (1, N))
+    ct.store(y, (i, 0), (d + total).astype(y.dtype))
+    ct.store(w, (0,), ct.reshape(total, (1,)).astype(w.dtype))";
+
 struct Case {
     source: String,
     storage: DType,
@@ -81,7 +101,12 @@ impl Case {
 
     /// Lock-step and the emulator have what the CPU executor has.
     fn agrees(&self, rows: i64) {
-        let ((compiled, device), grid, data) = (self.compiled(), [rows as u32, 1, 1], self.data(rows));
+        self.of_grid(rows, rows as u32, [2, 1]);
+    }
+
+    /// The same of so many clusters, in some of the arrays.
+    fn of_grid(&self, rows: i64, clusters: u32, arrays: [usize; 2]) {
+        let ((compiled, device), grid, data) = (self.compiled(), [clusters, 1, 1], self.data(rows));
         let mut wanted = data.clone();
         on_cpu(&Launch { compiled: &compiled, grid }, &mut wanted).expect("it runs");
         let told = |how: &str, why: String| {
@@ -89,12 +114,17 @@ impl Case {
         };
         let mut stepped = data.clone();
         lockstep_of(&device.tile, grid, &mut stepped).unwrap_or_else(|error| told("in lock-step", error));
-        same(&wanted[2], &stepped[2], 0.0).unwrap_or_else(|error| told("in lock-step", error));
+        let alike = |own: &[Data], how: &str| {
+            for array in arrays {
+                same(&wanted[array], &own[array], 0.0).unwrap_or_else(|error| told(how, error));
+            }
+        };
+        alike(&stepped, "in lock-step");
         for schedule in [Schedule::Eager, Schedule::Lazy, Schedule::Random] {
             let mut emulated = data.clone();
             run_under(schedule, &device.kernel, grid, &mut emulated)
                 .unwrap_or_else(|error| told(&format!("{schedule:?}"), error));
-            same(&wanted[2], &emulated[2], 0.0).unwrap_or_else(|error| told(&format!("{schedule:?}"), error));
+            alike(&emulated, &format!("{schedule:?}"));
         }
     }
 }
@@ -119,6 +149,48 @@ fn one_row_and_other_types() {
 fn numbers_of_columns_count_through_all_blocks() {
     for columns in [2048, 3100] {
         Case::new(FIRST, DType::F32, columns, 4).agrees(2);
+    }
+}
+
+#[test]
+fn several_rows_at_once() {
+    for (rows, columns, storage) in [(2, 4096, DType::BF16), (4, 2048, DType::F32), (2, 3100, DType::F32), (2, 2048, DType::F64)]
+    {
+        for blocks in [2, 4] {
+            let source = SEVERAL.replace("{blocks}", &blocks.to_string()).replace("{rows}", &rows.to_string());
+            Case { source, storage, columns, blocks }.agrees(rows * 3 - 1);
+        }
+    }
+}
+
+/// The sum is less than 2^7 quarters' worth of bits, so that the first element is seen to be stored by somebody, and by no one too early.
+#[test]
+fn vectors_of_columns_and_what_is_stored_once() {
+    for columns in [2048, 8192] {
+        Case::new(VECTORS, DType::F32, columns, 4).agrees(1);
+    }
+}
+
+/// The mean of a channel over images, of which each block has some, and over pixels; several channels at once.
+#[test]
+fn channels_of_images() {
+    const IMAGES: &str = "import cuda.tile as ct
+import tessera
+
+@tessera.kernel(sharing=4, num_ctas={blocks})
+def kernel(x, w, y, ACC: ct.Constant, N: ct.Constant[int]):
+    j = ct.bid(0)
+    v = ct.load(x, (0, j), (64, {channels} * 96)).astype(ACC)
+    by_thread = ct.sum(ct.reshape(v, ({blocks}, 16, 64 // {blocks} // 16, {channels} * 96)), axis=2)
+    by_channel = ct.sum(ct.reshape(by_thread, ({blocks}, 16, {channels}, 96)), axis=3)
+    total = ct.sum(ct.sum(by_channel, axis=1), axis=0)
+    d = ct.reshape(v, (64, {channels}, 96)) - ct.reshape(total * (1.0 / 64), (1, {channels}, 1))
+    ct.store(y, (0, j), ct.reshape(d, (64, {channels} * 96)).astype(y.dtype))
+    ct.store(w, (j,), total.astype(w.dtype))
+";
+    for (channels, blocks) in [(1, 2), (4, 4), (8, 2)] {
+        let source = IMAGES.replace("{blocks}", &blocks.to_string()).replace("{channels}", &channels.to_string());
+        Case { source, storage: DType::F32, columns: 768, blocks }.of_grid(64, 8 / channels as u32, [1, 2]);
     }
 }
 

@@ -141,9 +141,9 @@ dialect! {
     ClusterArrive = "tile.cluster_arrive" () {} -> None : Special, Observable [order(global | shared)], [Together];
     /// Waits until all blocks of the cluster have been at `tile.cluster_arrive`, for all threads of the block: no thread ends before.
     ClusterWait = "tile.cluster_wait" () {} -> None : Special, Observable [order(global | shared)], [Together];
-    /// What each block of the cluster has for a number, side by side in the order of their ranks, in every thread of every block. It stands in the
-    /// function's body, so that every block comes to it once; nothing else is ordered by it.
-    ClusterGather = "tile.cluster_gather" (number) {} -> One : Special, Observable [], [Together];
+    /// What each block of the cluster has for a number, or for a line of them, one behind the other in the order of their ranks, in every thread of
+    /// every block. It stands in the function's body, so that every block comes to it once; nothing else is ordered by it.
+    ClusterGather = "tile.cluster_gather" (numbers) {} -> One : Special, Observable [], [Together];
     /// The same among `threads` threads of a block, those that arrive at the barrier `id` (1 to 15).
     NamedBarrier = "tile.named_barrier" () { id: u32, threads: u32 } -> None : Special, Observable [order(global | shared)], [Convergent];
     /// Arrives at a named barrier without waiting.

@@ -21,10 +21,11 @@ impl PtxVersion {
     }
 
     /// The version that a module for a target says, unless its instructions need a later one: 7.8 has the optional modifiers
-    /// of the rows for older chips, later chips need their own.
+    /// of the rows for older chips, later chips need their own; 8.1 is the first whose conversions of 8-bit floats sm_89 has.
     pub const fn usual_for(target: Target) -> PtxVersion {
         match (target.sm, target.variant) {
-            (..=89, _) => PtxVersion::new(7, 8),
+            (..=88, _) => PtxVersion::new(7, 8),
+            (89, _) => PtxVersion::new(8, 1),
             (90..=99, _) => PtxVersion::new(8, 0),
             (100..=119, Variant::Plain | Variant::Architecture) => PtxVersion::new(8, 6),
             (100..=119, Variant::Family) => PtxVersion::new(8, 8),

@@ -3,11 +3,11 @@
 //! ```text
 //! at the kernel's start                 one thread: mbarrier.init; expect_tx of all blocks' bytes; fence.mbarrier_init; then barrier.cluster.arrive.relaxed
 //! before the first number is sent       barrier.cluster.wait        every block runs, and its mbarriers are there
-//! thread t, below the number of blocks  st.async [block t: slot of this block's rank], number, [block t: mbarrier]
+//! thread t, below the number of blocks  st.async [block t: slots of this block's rank], numbers, [block t: mbarrier]
 //! every thread                          mbarrier.try_wait; ld.shared.v4 of all slots
 //! ```
 //!
-//! The memory of a gather is its own, an mbarrier and a slot for each block, and is used once: nobody waits before who sends, and a block that has
+//! The memory of a gather is its own, an mbarrier and slots for each block's numbers, and is used once: nobody waits before who sends, and a block that has
 //! what all others sent for its last gather may end. A cluster's barrier in the place of the mbarrier would cost each gather a fence of the whole
 //! device (`MEMBAR.ALL.GPU`) and what the first-level cache holds (`CCTL.IVALL`): the first arrival, which orders nothing, has no fence.
 
@@ -47,27 +47,33 @@ impl Lowering<'_> {
 
     pub(super) fn cluster_gather(&mut self, op: Op, data: &OpData) -> Lowered<()> {
         let tile: &TileType = self.func.ty(data.result()).the_tile();
-        let (blocks, bytes) = (tile.len() as u32, tile.elem.bytes());
+        let (blocks, bytes) = (tile.shape[0], tile.elem.bytes());
         let ty = if bytes == 4 { Ty::B32 } else { Ty::B64 };
-        let number = self.reg(data.one(0))?;
+        let own = self.regs(data.one(0))?;
         if gathers(self).first() == Some(&op) {
             self.b.warp_sync();
             self.b.cluster_wait();
         }
         let base = self.reserved(op)?;
         let (thread, rank) = (self.thread(), self.b.special(Special::ClusterCtarank));
-        let (last, count, size) = (self.b.u32(blocks - 1), self.b.u32(blocks), self.b.u32(bytes as u32));
+        let line = own.len() as u64 * bytes;
+        let (last, count, line) = (self.b.u32(blocks - 1), self.b.u32(blocks), self.b.u32(line as u32));
         let sends = self.b.setp(Word::Lt, Ty::U32, thread, count);
         // A block that there is in every thread, since the address may be found before it is known who sends.
         let to = self.b.and(thread, last);
-        let slot = self.b.mad(Ty::U32, rank, size, base);
+        let slot = self.b.mad(Ty::U32, rank, line, base);
         let (slot, barrier) = (self.b.mapa(slot, to), self.b.mapa(base, to));
-        self.b.when(sends, |b| b.store_async(ty, (slot, GATHER_SLOTS as i64), &[number], barrier));
+        let most = (16 / bytes) as usize;
+        self.b.when(sends, |b| {
+            for (at, numbers) in own.chunks(most).enumerate() {
+                b.store_async(ty, (slot, (GATHER_SLOTS + 16 * at as u64) as i64), numbers, barrier);
+            }
+        });
         let zero = self.b.u32(0);
         self.b.mbarrier_wait(base, zero);
-        let vector = (16 / bytes).min(u64::from(blocks)) as usize;
+        let vector = most.min(tile.len());
         let mut numbers = Vec::new();
-        for at in (0..u64::from(blocks) * bytes).step_by(vector * bytes as usize) {
+        for at in (0..tile.len() as u64 * bytes).step_by(vector * bytes as usize) {
             numbers.extend(self.b.ld_vector("shared", ty, vector, (base, (GATHER_SLOTS + at) as i64)));
         }
         self.bind_regs(data.result(), numbers);

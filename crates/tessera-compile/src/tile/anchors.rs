@@ -232,13 +232,16 @@ impl Anchors {
                 // What a ring brought beside factors goes where sums are, as scales do.
                 OpKind::Tile(TileOp::LoadShared {}) if !self.products.is_empty() && self.is_small(func, op, result) => Ok(None),
                 OpKind::Tile(TileOp::LoadShared {}) => self.of_buffer(func, op, result).map(Some),
-                OpKind::Tile(TileOp::ClusterGather {}) => {
-                    let layout = Distribution::replicated(&shape(func, result), self.team_of(op).threads);
-                    layout.map(|layout| Some(Arc::new(layout))).map_err(|error| NoLayout(error.to_string()).at(func.ops[op].span))
-                }
+                OpKind::Tile(TileOp::ClusterGather {}) => self.of_all(func, op, result).map(Some),
                 _ => self.default_of(func, result).map(Some),
             },
         }
+    }
+
+    /// The layout of a tile that every thread has all of.
+    fn of_all(&self, func: &Func, op: Op, value: Value) -> Result<Layout, Diagnostic> {
+        let layout = Distribution::replicated(&shape(func, value), self.team_of(op).threads);
+        layout.map(Arc::new).map_err(|error| NoLayout(error.to_string()).at(func.ops[op].span))
     }
 
     /// No factor is computed from what is loaded, and an accumulator or another tile is larger.
@@ -248,6 +251,9 @@ impl Anchors {
 
     /// The layout in which an operation takes an operand that has none.
     pub(super) fn of_operand(&self, func: &Func, op: Op, operand: Value) -> Result<Layout, Diagnostic> {
+        if matches!(func.ops[op].kind, OpKind::Tile(TileOp::ClusterGather {})) {
+            return self.of_all(func, op, operand);
+        }
         match view_of(func, op) {
             // A tile of indices is not a tile of the view.
             Some(view) if shape(func, operand).into_iter().eq(view.tile.iter().map(|&extent| u64::from(extent))) => {
@@ -257,10 +263,11 @@ impl Anchors {
         }
     }
 
-    /// The layout that a store takes a tile in which has this one.
-    pub(super) fn for_store(&self, func: &Func, op: Op, layout: &Layout) -> Result<Layout, Diagnostic> {
+    /// The layout in which an operation takes an operand that has this one.
+    pub(super) fn for_user(&self, func: &Func, op: Op, operand: Value, layout: &Layout) -> Result<Layout, Diagnostic> {
         match view_of(func, op) {
             Some(view) if !fills_sectors(layout, fastest(view), view.tensor.elem) => self.of_view(func, op, view),
+            None if matches!(func.ops[op].kind, OpKind::Tile(TileOp::ClusterGather {})) => self.of_all(func, op, operand),
             _ => Ok(layout.clone()),
         }
     }

@@ -121,7 +121,7 @@ impl Inference<'_> {
         Ok(())
     }
 
-    /// The layout in which one of the equal parts of a tile, or two tiles as one, are where they were: no thread moves an element.
+    /// The layout in which one of the equal parts of a tile, or two tiles as one, are where they were, and so is a tile that a part is put into.
     fn in_place(&self, op: Op) -> Option<Layout> {
         let data = &self.func.ops[op];
         let OpKind::Schedule(kind) = &data.kind else { return None };
@@ -135,6 +135,7 @@ impl Inference<'_> {
                     _ => None,
                 }
             }
+            ScheduleOp::Insert {} => self.layouts.get(data.one(1)).cloned(),
             ScheduleOp::Cat { dim } => {
                 let (first, second) = (data.one(0), data.one(1));
                 let alike = shape(self.func, first) == shape(self.func, second);

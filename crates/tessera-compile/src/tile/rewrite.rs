@@ -17,6 +17,11 @@ use super::spread;
 /// Elements of the contraction that the tensor cores sum up by themselves where their sums have fewer bits than the accumulator.
 const PROMOTED: u32 = 128;
 
+/// The value is the tile that an operation puts a part into.
+fn is_whole(func: &Func, op: Op, value: Value) -> bool {
+    matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Insert {})) && func.ops[op].one(1) == value
+}
+
 /// Rewrites the function in place.
 pub(super) fn rewrite(func: &mut Func, layouts: &Layouts) -> Result<(), Diagnostic> {
     for value in func.values.ids().collect::<Vec<_>>() {
@@ -132,7 +137,9 @@ impl Rewriter<'_> {
             .clone()
             .iter()
             .map(|&value| match layouts.get(value) {
-                Some(layout) => layouts.anchors.for_store(self.func, op, layout).map(Some),
+                // A tile that a part is put into has the result's.
+                _ if is_whole(self.func, op, value) => layouts.or_default(self.func, self.func.ops[op].result()).map(Some),
+                Some(layout) => layouts.anchors.for_user(self.func, op, value, layout).map(Some),
                 None if has_layout(self.func, value) => layouts.anchors.of_operand(self.func, op, value).map(Some),
                 None => Ok(None),
             })

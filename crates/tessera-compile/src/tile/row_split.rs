@@ -13,18 +13,23 @@
 //! A block that has a long row for itself takes a multiprocessor: its loads wait for its stores. Parts of several rows lie on a multiprocessor at a
 //! time, and one row's loads go on while another one is reduced or stored.
 //!
-//! What can be shared: the row of a block that goes its way once ([`strips::of_rows`]): loads and stores of whole rows, elementwise work, reductions
-//! along the columns, numbers of columns. A block stores nothing before its last reduction. Columns that do not divide are rounded up to
-//! [`ROW_COLUMNS`]. Results are combined in the order of ranks, so they come out the same in every launch.
+//! What can be shared: the rows of a block that goes its way once ([`strips::of_rows`]): loads and stores of whole rows, elementwise work, reductions
+//! along the columns, numbers of columns. Columns are any axis that is reduced, as the images of which batch norm has the mean; several rows, or
+//! channels, lie side by side, and what is common to rows, as weights, is read once for them. A block stores nothing before its last reduction; what is
+//! stored of a whole row, the first block stores. Columns that do not divide are rounded up to [`ROW_COLUMNS`]. Results are combined in the order of
+//! ranks, so they come out the same in every launch.
 
 use rustc_hash::FxHashMap;
+use tessera_ir::attrs::Predicate;
 use tessera_ir::{Builder, Func, Op, OpKind, Partition, Plan, Reason, ScheduleOp, Shape, TileOp, Type, Value, bug};
 use tessera_types::room::{ROW_COLUMNS, row_part};
 use tessera_types::{Arch, DType};
 
 use super::anchors::Units;
+use super::numbers::{Numbers, apart};
 use super::queue::copied;
 use super::{cluster, cluster_split, strips, threads};
+use crate::rewrite::drop_dead;
 
 /// The plan in which a cluster of as many blocks as the function's hints ask for shares its row.
 ///
@@ -61,29 +66,61 @@ pub(super) fn split(func: &mut Func, plan: &Plan, blocks: u32, arch: Arch) -> Re
     let body = &func.blocks[func.body].ops;
     let last =
         body.iter().rposition(|op| columns.reductions.contains(op)).unwrap_or_else(|| bug!("a reduction that stands elsewhere"));
-    let waits = |op: &&Op| !columns.reductions.contains(op) && !cluster::only_loads(func, **op);
+    let combines = |op: Op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. } | ScheduleOp::Scan { .. }));
+    let waits = |op: &&Op| !combines(**op) && !cluster::only_loads(func, **op);
     if let Some(&op) = body[..last].iter().find(waits) {
         return Err(Reason::at("a block does more than load and compute before its last reduction", func.ops[op].span));
     }
-    let Some(own) = row_part(columns.count, u64::from(blocks)) else {
-        return Err(Reason::at(format!("{} columns have no {blocks} parts of {ROW_COLUMNS} and more", columns.count), plan.span));
-    };
-    let wide = own * u64::from(blocks);
-    if wide != columns.count {
-        columns.pad(func, wide)?;
+    if !columns.divides(func, u64::from(blocks)) {
+        let Some(own) = row_part(columns.count, u64::from(blocks)) else {
+            return Err(Reason::at(
+                format!("{} columns have no {blocks} parts of {ROW_COLUMNS} and more", columns.count),
+                plan.span,
+            ));
+        };
+        columns.pad(func, own * u64::from(blocks))?;
     }
     let span = func.span;
     let rank = func.make_op(TileOp::ClusterRank {}.into(), &[], [Type::scalar(DType::I32)], [], span);
-    func.blocks[func.body].ops.insert(0, rank);
+    let body = func.body;
+    let (once, stay): (Vec<Op>, Vec<Op>) = func.blocks[body].ops.iter().partition(|op| columns.once.contains(op));
+    func.blocks[body].ops = std::iter::once(rank).chain(stay).collect();
     let rank = func.ops[rank].result();
     columns.part(func, u64::from(blocks), rank)?;
+    let ops = &mut func.blocks[body].ops;
+    ops.splice(ops.len() - 1..ops.len() - 1, once.iter().copied());
+    drop_dead(func);
     func.hints.split = Some(blocks);
     // One whose result nobody used is gone.
-    let linked = func.blocks[func.body].ops.clone();
+    let linked = func.blocks[body].ops.clone();
     for op in columns.reductions.into_iter().filter(|op| linked.contains(op)) {
         combine(func, op, blocks);
     }
+    by_the_first(func, &once, rank);
     Ok(())
+}
+
+/// Has the first block of a cluster alone do what is done once.
+fn by_the_first(func: &mut Func, once: &[Op], rank: Value) {
+    if once.is_empty() {
+        return;
+    }
+    let (body, span) = (func.body, func.span);
+    func.blocks[body].ops.retain(|op| !once.contains(op));
+    let (ops, ()) = apart(func, span, |b| {
+        let zero = b.number(0);
+        let first = b.is(rank, Predicate::Eq, zero);
+        let [inside, otherwise] = [0; 2].map(|_| b.func.new_block());
+        b.func.blocks[inside].ops.extend(once);
+        for block in [inside, otherwise] {
+            b.within(block, |b| {
+                b.op(ScheduleOp::Yield {}, &[&[]], []);
+            });
+        }
+        b.op_with_regions(ScheduleOp::If {}, &[&[first]], [], [inside, otherwise]);
+    });
+    let all = &mut func.blocks[body].ops;
+    all.splice(all.len() - 1..all.len() - 1, ops);
 }
 
 /// Has what a block reduced become what its cluster did.
@@ -98,10 +135,12 @@ fn combine(func: &mut Func, op: Op, blocks: u32) {
     let (mut all, mut numbers) = (Vec::new(), Vec::new());
     for &own in &data.results {
         let tile = b.func.ty(own).the_tile().clone();
-        let of = |shape: Shape| Type::Tile(tessera_ir::TileType { shape, elem: tile.elem });
-        let number = b.value(ScheduleOp::Reshape {}, &[&[own]], of(Shape::new()));
-        all.push(b.value(TileOp::ClusterGather {}, &[&[number]], of(Shape::from_slice(&[blocks]))));
-        numbers.push(of(Shape::new()));
+        let of = |shape: &[u32]| Type::Tile(tessera_ir::TileType { shape: Shape::from_slice(shape), elem: tile.elem });
+        let several = [tile.len() as u32];
+        let line = if tile.len() == 1 { &[][..] } else { &several };
+        let own = b.value(ScheduleOp::Reshape {}, &[&[own]], of(line));
+        all.push(b.value(TileOp::ClusterGather {}, &[&[own]], of(&[&[blocks], line].concat())));
+        numbers.push(of(line));
     }
     let region = region_of(b.func, op);
     let OpKind::Schedule(ScheduleOp::Reduce { identities, order, .. }) = data.kind else {
@@ -110,9 +149,9 @@ fn combine(func: &mut Func, op: Op, blocks: u32) {
     let reduced = b.op_with_regions(ScheduleOp::Reduce { dim: 0, identities, order }, &[&all], numbers, [region]);
     let results = b.func.ops[reduced].results.to_vec();
     let mut names: FxHashMap<Value, Value> = FxHashMap::default();
-    for (&own, &number) in data.results.iter().zip(&results) {
+    for (&own, &line) in data.results.iter().zip(&results) {
         let ty = b.func.ty(own).clone();
-        names.insert(own, b.value(ScheduleOp::Reshape {}, &[&[number]], ty));
+        names.insert(own, b.value(ScheduleOp::Reshape {}, &[&[line]], ty));
     }
     for &op in &behind {
         func.ops[op].operands.iter_mut().for_each(|operand| *operand = names.get(operand).copied().unwrap_or(*operand));

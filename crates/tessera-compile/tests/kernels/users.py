@@ -62,3 +62,28 @@ def gated(X, G, U, Y):
         g = ct.mma(x, ct.where(ct.abs(a) < 5, a, 0), g)
         u = ct.mma(x, ct.where(ct.abs(b) < 5, b, 0), u)
     ct.store(Y, (m, 0), g / (1 + ct.exp(-g)) * u)
+
+
+# args: A: f32[130, 70], B: f32[70, 150], C: f32[130, 150]; grid: 2, 2; near: 1e-1
+@ct.kernel
+def cast_to_tf32(A, B, C):
+    i, j = ct.bid(0), ct.bid(1)
+    acc = ct.zeros((128, 128), ct.float32)
+    for k in range(ct.cdiv(A.shape[1], 64)):
+        a = ct.load(A, (i, k), (128, 64), padding_mode=ct.PaddingMode.ZERO).astype(ct.tfloat32)
+        b = ct.load(B, (k, j), (64, 128), padding_mode=ct.PaddingMode.ZERO).astype(ct.tfloat32)
+        acc = ct.mma(a, b, acc)
+    ct.store(C, (i, j), acc)
+
+
+# args: X: f32[8, 16], Y: f32[16, 8], n = 1; grid: 1
+@ct.kernel
+def put_into_transposed(X, Y, n: int):
+    x = ct.load(X, (0, 0), (8, 16)).transpose()
+    ct.store(Y, (0, 0), ct.insert(x, (0, n), ct.full((16, 4), 1.0, ct.float32)))
+
+
+# args: X: f32[128, 4], Y: f32[4, 128]; grid: 1
+@ct.kernel
+def few_lines(X, Y):
+    ct.store(Y, (0, 0), ct.load(X, (0, 0), (128, 4)).transpose())

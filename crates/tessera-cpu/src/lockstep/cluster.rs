@@ -93,13 +93,15 @@ impl Machine<'_> {
         let func = self.func;
         let data = &func.ops[op];
         let size = scalar_bytes(func.ty(data.one(0)));
-        let bits = match self.data(data.one(0), data.span)? {
-            Data::Lanes(lanes) => self.uniform(lanes, size, active, data.one(0), data.span)?,
-            _ => return Err(fault("cpu-type", data.span, "a number was expected")),
+        let own = match self.data(data.one(0), data.span)? {
+            Data::Lanes(lanes) => Buffer::splat(self.uniform(lanes, size, active, data.one(0), data.span)?, size, 1),
+            Data::Tile(line) => line.clone(),
+            _ => return Err(fault("cpu-type", data.span, "numbers were expected")),
         };
-        let all = self.share(op, vec![Buffer::splat(bits, size, 1)])?;
-        let mut found = Buffer::new(size * all.len());
-        for (to, from) in found.bytes_mut().chunks_exact_mut(size).zip(all) {
+        let all = self.share(op, vec![own])?;
+        let line = all[0][0].bytes().len();
+        let mut found = Buffer::new(line * all.len());
+        for (to, from) in found.bytes_mut().chunks_exact_mut(line).zip(all) {
             to.copy_from_slice(from[0].bytes());
         }
         self.bind(op, vec![found], false);

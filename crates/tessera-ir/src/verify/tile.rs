@@ -590,19 +590,29 @@ fn with_role(func: &Func, op: Op) -> Vec<Op> {
     std::iter::once(op).chain(inside).collect()
 }
 
-/// A number of 32 or 64 bits, of which every thread gets as many as there are blocks.
+/// The most numbers that blocks of a cluster give each other at a time: each thread has those of all blocks.
+const GATHERED: u32 = 16;
+
+/// Numbers of 32 or 64 bits that every thread has, of which every thread gets those of all blocks: a line for each.
 fn cluster_gather(site: &Site<'_>) -> Rule {
     let blocks = splits(site)?;
     let in_body = site.func.blocks[site.func.body].ops.iter().any(|&op| std::ptr::eq(&raw const site.func.ops[op], site.op));
     ensure!(in_body, "ir-structure", "stands in the function's body, where every block comes to it once");
     let ty = site.operand(0);
-    let moves = ty.is_scalar() && ty.num().is_some_and(|dtype| matches!(dtype.bits(), 32 | 64));
-    ensure!(moves, "ir-operand-type", "gathers a number of 32 or 64 bits, not `{ty}`");
-    let elem = ty.the_tile().elem;
-    site.result_tile_is(0, &TileType { shape: Shape::from_slice(&[blocks]), elem })?;
-    if let Some(layout) = site.result(0).layout() {
-        let alike = layout.registers() == u64::from(blocks) && layout.along(0).lanes == 0 && layout.along(0).warps == 0;
-        ensure!(alike, "ir-layout", "every thread has all numbers, and by `{}` it has not", site.result(0));
+    let moves = ty.num().is_some_and(|dtype| matches!(dtype.bits(), 32 | 64));
+    ensure!(moves, "ir-operand-type", "gathers numbers of 32 or 64 bits, not `{ty}`");
+    let tile = ty.the_tile();
+    let line = tile.len() as u32;
+    let counted = tile.shape.len() < 2 && line.is_power_of_two() && line <= GATHERED;
+    ensure!(counted, "ir-operand-type", "gathers a number, or a power of two of them up to {GATHERED}, not `{ty}`");
+    let shape = std::iter::once(blocks).chain(tile.shape.iter().copied()).collect();
+    site.result_tile_is(0, &TileType { shape, elem: tile.elem })?;
+    for ty in [ty, site.result(0)] {
+        if let (Some(layout), Some(tile)) = (ty.layout(), ty.as_tile()) {
+            let apart = |axis: usize| layout.along(axis).lanes != 0 || layout.along(axis).warps != 0;
+            let alike = layout.registers() == tile.len() as u64 && !(0..tile.shape.len()).any(apart);
+            ensure!(alike, "ir-layout", "every thread has all numbers, and by `{ty}` it has not");
+        }
     }
     Ok(())
 }

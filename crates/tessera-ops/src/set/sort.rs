@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
 use tessera_types::{DType, Policy, Storage};
 
 use super::scan::{self, LookBack};
@@ -258,19 +259,20 @@ impl Reference for Sorted {
         let Expected::Codes(codes) = expected else { return };
         let mut keys = vec![0; self.n];
         inputs.codes(0, 0, &mut keys);
-        let mut order: Vec<usize> = (0..self.n).collect();
+        let mut order: Vec<u32> = (0..self.n as u32).collect();
         let of_order = |key: u64| {
             let bits = key as u32 as i32;
             if self.floats { bits ^ ((bits >> 31) & i32::MAX) } else { bits }
         };
-        order.sort_by_key(|&at| of_order(keys[at]));
+        order.par_sort_by_key(|&at| of_order(keys[at as usize]));
+        let mut write = |of: &dyn Fn(u32) -> u64| codes.iter_mut().zip(&order).for_each(|(code, &at)| *code = of(at));
         match (output, self.values) {
-            (0, _) => codes.iter_mut().zip(order).for_each(|(code, at)| *code = keys[at]),
-            (_, None) => codes.iter_mut().zip(order).for_each(|(code, at)| *code = at as u64),
+            (0, _) => write(&|at| keys[at as usize]),
+            (_, None) => write(&u64::from),
             (_, Some(values)) => {
                 let mut held = vec![0; self.n];
                 inputs.codes(values, 0, &mut held);
-                codes.iter_mut().zip(order).for_each(|(code, at)| *code = held[at]);
+                write(&|at| held[at as usize]);
             }
         }
     }

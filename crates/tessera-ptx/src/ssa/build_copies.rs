@@ -106,6 +106,7 @@ impl Builder {
     pub fn store_async(&mut self, ty: Type, to: impl Into<Address>, values: &[Value], barrier: impl Into<Address>) {
         let (vector, values) = match values {
             [value] => ("", Arg::Use(*value)),
+            [_, _] => (".v2", Arg::sources(values)),
             _ => (".v4", Arg::sources(values)),
         };
         let text = format!("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes{vector}.{ty}");

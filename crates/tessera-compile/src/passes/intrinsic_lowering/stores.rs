@@ -33,7 +33,7 @@ use tessera_types::Arch;
 
 use super::copies::{addressable, constant};
 use crate::passes::memory_management::resident;
-use tessera_analysis::arrangement::{Arrangement, engine_swizzle};
+use tessera_analysis::arrangement::{Arrangement, MIXED_LINES, engine_span, engine_swizzle};
 use tessera_analysis::exits::can_leave;
 use tessera_analysis::memory::{Root, access, root};
 use tessera_analysis::room::buffer_bytes;
@@ -394,7 +394,13 @@ fn buffer(func: &Func, view: Value) -> Option<SharedType> {
     let unit = |axis: &usize| ty.tensor.strides.get(ty.dim_map[*axis] as usize) == Some(&Extent::Static(1));
     let fastest = (leading..rank).find(unit)?;
     let order = (0..rank).filter(|&axis| axis != fastest).chain([fastest]).map(|axis| axis as u32).collect();
-    let swizzle = engine_swizzle(ty.tile[fastest] * elem.bits() / 8)?;
+    let line = ty.tile[fastest] * elem.bits() / 8;
+    let swizzle = engine_swizzle(line)?;
+    // Each slab of lines is a box, which begins where the pattern does.
+    let lines: u32 = (leading..rank).filter(|&axis| axis != fastest).map(|axis| ty.tile[axis]).product();
+    if !lines.is_multiple_of(MIXED_LINES) && engine_span(swizzle).is_some_and(|span| u64::from(line) > span) {
+        return None;
+    }
     Some(SharedType { swizzle, order, ..SharedType::new(ty.tile.clone(), elem) })
 }
 

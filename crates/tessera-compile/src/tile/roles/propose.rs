@@ -21,7 +21,7 @@ use crate::tile::slots;
 
 /// Warps of the partition that fills rings: a warpgroup, so that registers can be moved from it.
 const FEEDERS: u32 = 4;
-/// Slots of a ring between the copy engine and threads: one is worked on while the other is filled.
+/// Slots of a ring between the copy engine and threads, where they fit: one is worked on while the other is filled.
 const RAW_STAGES: u32 = 2;
 /// Slots of what comes once for each of a block's tiles: the next tile's lies there when the last one ends.
 const TILE_STAGES: u32 = 2;
@@ -330,15 +330,18 @@ fn give_slots(func: &Func, units: &Units, plan: &mut Plan) -> Result<(), Reason>
     let once = rest.iter().copied().map(bytes).sum::<u32>();
     let raws: Vec<usize> = (0..plan.rings.len()).filter(|&ring| (plan.rings[ring].from, plan.rings[ring].to) == (0, 0)).collect();
     let is_raw = |ring: usize| raws.contains(&ring);
-    let raw: u32 = many.iter().filter(|&&ring| is_raw(ring)).map(|&ring| RAW_STAGES * bytes(ring)).sum();
+    let raw: u32 = many.iter().filter(|&&ring| is_raw(ring)).map(|&ring| bytes(ring)).sum();
     let round: u32 = many.iter().filter(|&&ring| !is_raw(ring)).map(|&ring| bytes(ring)).sum();
-    let others = once + raw + supply.bytes_beside(func);
+    let beside = once + supply.bytes_beside(func);
+    let raw_fits = |stages: &u32| FRAME + beside + stages * raw + round <= units.shared;
+    let raw_stages = (1..=RAW_STAGES).rev().find(raw_fits).unwrap_or(1);
+    let others = beside + raw_stages * raw;
     let mut stages = slots::stages(func, units, round, others);
     if supply.chained {
         stages = stages.min(func.hints.num_stages.unwrap_or(CHAIN_STAGES));
     }
     for ring in many {
-        plan.rings[ring].slots = if is_raw(ring) { RAW_STAGES } else { stages };
+        plan.rings[ring].slots = if is_raw(ring) { raw_stages } else { stages };
     }
     let mut used = FRAME + others + stages * round;
     for ring in rest {

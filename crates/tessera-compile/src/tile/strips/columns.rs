@@ -9,7 +9,10 @@
 //! What becomes of the results of parts is the caller's. Where columns do not divide into parts, all tiles are made wider first ([`Columns::pad`]):
 //! what lies behind a row is read as zero, takes no part in a reduction, and is not stored, whatever the array has there.
 //!
-//! Invariant: a function that has columns goes its way once, for one row, and nothing in it needs all of them at once but reductions.
+//! Several rows may lie side by side, whose reductions leave several numbers. Columns may be joined or parted, as vectors are and their elements: what is
+//! cut then is the slowest axis of these. What a function stores of all columns together, as a row's sum, is no part of it, and is the caller's, too.
+//!
+//! Invariant: a function that has columns goes its way once, and nothing in it needs all of them at once but reductions.
 
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::{Predicate, ReduceOrder, Signedness};
@@ -18,14 +21,17 @@ use tessera_ir::{
     bug,
 };
 use tessera_types::DType;
+use tessera_types::room::ROW_COLUMNS;
 
 use super::axes::{Axes, Class, Reductions, rank};
 use super::plan::{Plan, done_once, view_and_tile};
 use super::{Cutter, Strips};
-use crate::rewrite::drop_dead;
 use crate::tile::numbers::{Numbers, apart};
 use crate::tile::relation::shape;
 use tessera_analysis::memory::access;
+
+/// The most numbers that a reduction leaves, which blocks give each other.
+const NUMBERS: usize = 16;
 
 /// The columns of a function.
 pub(in crate::tile) struct Columns {
@@ -33,6 +39,8 @@ pub(in crate::tile) struct Columns {
     pub(in crate::tile) count: u64,
     /// What reduces them, in order.
     pub(in crate::tile) reductions: Vec<Op>,
+    /// What is stored of all columns together, in order: no part of a row.
+    pub(in crate::tile) once: Vec<Op>,
 }
 
 /// The columns of the rows that a function reduces.
@@ -41,26 +49,49 @@ pub(in crate::tile) struct Columns {
 /// Why they have no parts.
 pub(in crate::tile) fn of_rows(func: &Func) -> Result<Columns, Reason> {
     let ops = &func.blocks[func.body].ops;
-    let place = |text: &'static str, op: Op| Reason::at(text, func.ops[op].span);
     let combines = |op: Op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. } | ScheduleOp::Scan { .. }));
     if let Some(&op) = ops.iter().find(|&&op| !func.ops[op].regions.is_empty() && !combines(op)) {
-        return Err(place("rows are shared where a block goes its way once, without loops and branches", op));
+        let text = "rows are shared where a block goes its way once, without loops and branches";
+        return Err(Reason::at(text, func.ops[op].span));
     }
     let is_reduction = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. }));
     let reductions: Vec<Op> = ops.iter().copied().filter(is_reduction).collect();
-    let Some(&first) = reductions.first() else { return Err("the function reduces no rows".into()) };
     let axes = Axes::under(func, Reductions::InParts);
-    let (row, dim) = reduced(func, first);
-    let class = axes.class(row, dim);
+    let mut classes: Vec<Class> = Vec::new();
+    let mut refusal = Reason::from("the function reduces no rows");
     for &op in &reductions {
-        let (operand, dim) = reduced(func, op);
-        if axes.class(operand, dim) != class {
-            return Err(place("reductions run along several axes", op));
+        let class = class_of(func, &axes, op);
+        if classes.contains(&class) {
+            continue;
         }
+        match along(func, &axes, class, &reductions) {
+            Ok(columns) => return Ok(columns),
+            Err(reason) if classes.is_empty() => refusal = reason,
+            Err(_) => {}
+        }
+        classes.push(class);
+    }
+    Err(refusal)
+}
+
+/// The class of the axis that an operation reduces.
+fn class_of(func: &Func, axes: &Axes, op: Op) -> Class {
+    let (operand, dim) = reduced(func, op);
+    axes.class(operand, dim)
+}
+
+/// Columns along the axes of a class.
+fn along(func: &Func, axes: &Axes, class: Class, reductions: &[Op]) -> Result<Columns, Reason> {
+    let place = |text: &'static str, op: Op| Reason::at(text, func.ops[op].span);
+    let own: Vec<Op> = reductions.iter().copied().filter(|&op| class_of(func, axes, op) == class).collect();
+    for &op in &own {
         for &result in &func.ops[op].results {
             let tile = func.ty(result).the_tile();
-            if tile.len() != 1 {
-                return Err(place("a block has several rows", op));
+            if tile.len() > NUMBERS || !tile.len().is_power_of_two() {
+                return Err(place(
+                    "the blocks of a cluster give each other up to 16 numbers at a time, a power of two of them",
+                    op,
+                ));
             }
             if !matches!(tile.elem.bits(), 32 | 64) {
                 return Err(place("the blocks of a cluster give each other numbers of 32 and 64 bits", op));
@@ -70,20 +101,37 @@ pub(in crate::tile) fn of_rows(func: &Func) -> Result<Columns, Reason> {
             return Err(place("a reduction in the order of a tree needs the whole row", op));
         }
     }
-    let count = shape(func, row)[dim];
+    let ops = &func.blocks[func.body].ops;
+    let extents = |op: Op| -> Vec<u64> { extents_of(func, axes, class, op).collect() };
+    let count = ops.iter().flat_map(|&op| extents(op)).max().unwrap_or(1);
     for &op in ops {
-        for &value in &func.ops[op].results {
-            let extents = shape(func, value);
-            let mut own = (0..extents.len()).filter(|&axis| axes.class(value, axis) == class);
-            if own.any(|axis| axes.is_whole(class) || extents[axis] != count) {
-                return Err(place("something needs all columns of a row at once", op));
-            }
+        if extents(op).into_iter().any(|extent| axes.is_whole(class) || !count.is_multiple_of(extent)) {
+            return Err(place("something needs all columns of a row at once", op));
         }
     }
-    match done_once(func, &axes, class) {
-        Some(op) => Err(place("what is done once for a row is no part of it", op)),
-        None => Ok(Columns { count, reductions }),
+    let once = done_once(func, axes, class);
+    let stores = |op: &Op| {
+        matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::StoreViewTko { .. } | ScheduleOp::StorePtrTko { .. }))
+    };
+    if let Some(&op) = once.iter().find(|op| !stores(op)) {
+        return Err(place("what is done once for a row, and is no store, is no part of it", op));
     }
+    let ordered = |op: &Op| {
+        !once.contains(op)
+            && func.ops[*op].operands.iter().any(|&value| func.defining_op(value).is_some_and(|op| once.contains(&op)))
+    };
+    if let Some(&op) = ops.iter().find(|op| ordered(op)) {
+        return Err(place("what waits for a store that is done once for a row is no part of it", op));
+    }
+    Ok(Columns { count, reductions: own, once })
+}
+
+/// Extents of an operation's results along the axes of a class.
+fn extents_of<'f>(func: &'f Func, axes: &'f Axes, class: Class, op: Op) -> impl Iterator<Item = u64> + 'f {
+    func.ops[op].results.iter().flat_map(move |&value| {
+        let extents = shape(func, value);
+        (0..extents.len()).filter(move |&axis| axes.class(value, axis) == class).map(move |axis| extents[axis])
+    })
 }
 
 /// What a reduction takes first, and along which axis.
@@ -94,12 +142,30 @@ fn reduced(func: &Func, op: Op) -> (Value, usize) {
 }
 
 impl Columns {
+    /// Whether columns divide into so many parts as they are: all tiles do, and a part of neighbours in memory is so many of them as threads load best.
+    pub(in crate::tile) fn divides(&self, func: &Func, parts: u64) -> bool {
+        let (axes, class) = self.axes(func);
+        let ops = &func.blocks[func.body].ops;
+        let alike = ops.iter().flat_map(|&op| extents_of(func, &axes, class, op)).all(|extent| extent.is_multiple_of(parts));
+        let neighbours = |op: &Op| {
+            let Some((view, tile)) = view_and_tile(func, *op) else { return false };
+            let Type::TileView(ty) = func.ty(view) else { bug!("tiles of what is no view") };
+            let mut own = (0..rank(func, tile)).filter(|&axis| axes.class(tile, axis) == class);
+            own.any(|axis| ty.tensor.strides[ty.dim_map[axis] as usize] == Extent::Static(1))
+        };
+        alike && ((self.count / parts).is_multiple_of(ROW_COLUMNS) || !ops.iter().any(neighbours))
+    }
+
     /// Makes rows wider.
     ///
     /// # Errors
     /// What they are accessed by does not say where they lie, or something would see what lies behind a row.
     pub(in crate::tile) fn pad(&mut self, func: &mut Func, count: u64) -> Result<(), Reason> {
         let (axes, class) = self.axes(func);
+        let in_vectors = |op: &Op| extents_of(func, &axes, class, *op).any(|extent| extent != self.count);
+        if let Some(&op) = func.blocks[func.body].ops.iter().find(|op| in_vectors(op)) {
+            return Err(Reason::at("columns that do not divide are joined or parted", func.ops[op].span));
+        }
         let wide = |value: Value, func: &Func| (0..rank(func, value)).find(|&axis| axes.class(value, axis) == class);
         let ops = std::mem::take(&mut func.blocks[func.body].ops);
         let mut ahead: FxHashMap<Op, Vec<Op>> = FxHashMap::default();
@@ -183,7 +249,9 @@ impl Columns {
     /// Has a reduction see nothing of what lies behind a row.
     fn mask(&self, func: &mut Func, op: Op, count: u64) {
         let data = func.ops[op].clone();
-        let OpKind::Schedule(ScheduleOp::Reduce { identities, .. }) = &data.kind else { bug!("a reduction without identities") };
+        let &OpKind::Schedule(ScheduleOp::Reduce { dim, ref identities, .. }) = &data.kind else {
+            bug!("a reduction without identities")
+        };
         let (body, span) = (func.body, data.span);
         let mut b = Builder { func, block: body, span };
         let line = Shape::from_slice(&[count as u32]);
@@ -194,7 +262,10 @@ impl Columns {
         for (position, identity) in identities.iter().enumerate() {
             let value = data.operands[position];
             let TileType { shape, .. } = b.func.ty(value).the_tile().clone();
-            let own = b.value(ScheduleOp::Reshape {}, &[&[inside]], Type::tile(shape.clone(), DType::B1));
+            let beside: Shape =
+                shape.iter().enumerate().map(|(axis, &extent)| if axis == dim as usize { extent } else { 1 }).collect();
+            let own = b.value(ScheduleOp::Reshape {}, &[&[inside]], Type::tile(beside, DType::B1));
+            let own = b.value(ScheduleOp::Broadcast {}, &[&[own]], Type::tile(shape.clone(), DType::B1));
             let nothing = b.constant(identity.clone(), shape);
             let ty = b.func.ty(value).clone();
             let masked = b.value(ScheduleOp::Select {}, &[&[own], &[value], &[nothing]], ty);
@@ -202,7 +273,7 @@ impl Columns {
         }
     }
 
-    /// Leaves of a row one of so many parts, that with a number.
+    /// Leaves of a row one of so many parts, that with a number; what nobody needs any more is left as it is.
     ///
     /// # Errors
     /// What one part writes another one needs.
@@ -212,14 +283,12 @@ impl Columns {
         let strips = Strips { cuts: vec![(class, parts)], tiles: None };
         let body = func.body;
         Cutter { strips: &strips, axes, positions: vec![number], ahead: FxHashMap::default() }.one(func, &plan, body);
-        drop_dead(func);
         Ok(())
     }
 
     fn axes(&self, func: &Func) -> (Axes, Class) {
         let axes = Axes::under(func, Reductions::InParts);
-        let (row, dim) = reduced(func, self.reductions[0]);
-        let class = axes.class(row, dim);
+        let class = class_of(func, &axes, self.reductions[0]);
         (axes, class)
     }
 }

@@ -200,7 +200,7 @@ pub(super) fn part(func: &mut Func, values: &[Value], parts: u64, number: Value)
         return Err(Reason::at("what stands behind the loop uses a tile that the loop needs whole", func.ops[sum].span));
     }
     let plan = Plan::of(func, &axes, &[class])?;
-    if let Some(op) = plan::done_once(func, &axes, class) {
+    if let Some(&op) = plan::done_once(func, &axes, class).first() {
         return Err(Reason::at("what stands behind the loop is done once, and no part of it is each block's", func.ops[op].span));
     }
     let body = func.body;

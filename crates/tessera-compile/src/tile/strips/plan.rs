@@ -219,8 +219,8 @@ fn writes(func: &Func, op: Op) -> bool {
     own || data.regions.iter().any(|&region| func.blocks[region].ops.iter().any(|&op| writes(func, op)))
 }
 
-/// An operation that writes, or is seen outside, and is on no tile that is cut.
-pub(super) fn done_once(func: &Func, axes: &Axes, class: Class) -> Option<Op> {
+/// The operations that write, or are seen outside, and are on no tile that is cut.
+pub(super) fn done_once(func: &Func, axes: &Axes, class: Class) -> Vec<Op> {
     let cut = Cut { func, axes, classes: &[class] };
     let once = |op: &Op| {
         let data = &func.ops[*op];
@@ -229,7 +229,7 @@ pub(super) fn done_once(func: &Func, axes: &Axes, class: Class) -> Option<Op> {
             && !cut.is_cut(*op)
             && (writes(func, *op) || data.row().effects == Effects::Observable && !asserts)
     };
-    func.linked_ops().into_iter().find(once)
+    func.linked_ops().into_iter().filter(once).collect()
 }
 
 /// Adds what an operation and its regions use.
