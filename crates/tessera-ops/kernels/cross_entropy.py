@@ -13,6 +13,8 @@ import cuda.tile as ct
 import tessera
 
 ZERO = ct.PaddingMode.ZERO
+# Tiles of a piece, which are read together.
+AT_ONCE = 4
 LOG2_E = 1.4426950408889634
 LN_2 = 0.6931471805599453
 LOG = (
@@ -52,11 +54,14 @@ def log(x, ACC):
     return ct.where(x == 0.0, -float("inf"), ct.where(x < float("inf"), y, x))
 
 
+def finite(most):
+    """What powers are taken below: 0 where the largest is infinite. Its power is then infinite, or all of them are 0."""
+    return ct.where(ct.abs(most) < float("inf"), most, 0.0)
+
+
 def in_rows(x, ACC):
     v = x.astype(ACC)
-    most = ct.max(v, axis=1, keepdims=True)
-    # Below 0 where the largest is infinite: its power is then infinite, or all of them are 0.
-    top = ct.where(ct.abs(most) < float("inf"), most, 0.0)
+    top = finite(ct.max(v, axis=1, keepdims=True))
     return top + log(ct.sum(power(v - top, ACC), axis=1, keepdims=True), ACC)
 
 
@@ -95,14 +100,18 @@ def cross_entropy(x, labels, loss, lse, ignore_index: int, ACC: ct.Constant, ROW
 def in_parts(x, tops, sums, arrived, ACC, CHUNK, TILES, PARTS, N):
     """What a block's pieces of a row come to. True, with the row's result, in the block that finds all others done."""
     i, part = ct.bid(0), ct.bid(1)
-    most, total = ct.full((1, CHUNK), -float("inf"), ACC), ct.zeros((1, CHUNK), ACC)
+    WIDE = CHUNK // AT_ONCE
+    most, total = ct.full((1, WIDE), -float("inf"), ACC), ct.zeros((1, WIDE), ACC)
     for k in range(part * TILES, min(part * TILES + TILES, ct.cdiv(N, CHUNK))):
-        v = ct.load(x, (i, k), (1, CHUNK), padding_mode=ct.PaddingMode.NEG_INF).astype(ACC)
-        above = ct.maximum(most, v, propagate_nan=True)
-        # One power an element: what was largest, or the element, is the largest now.
-        low = ct.minimum(most, v, propagate_nan=True)
-        e = below(low, above, ACC)
-        total = ct.where(v > most, total * e + 1.0, total + e)
+        at = [(i, k * AT_ONCE + t) for t in range(AT_ONCE)]
+        tiles = [ct.load(x, place, (1, WIDE), padding_mode=ct.PaddingMode.NEG_INF).astype(ACC) for place in at]
+        # Each place of a tile has a largest element of its own, and the sum is moved to it once for AT_ONCE elements.
+        above = most
+        for v in tiles:
+            above = ct.maximum(above, v, propagate_nan=True)
+        top = finite(above)
+        moved = ct.where(total == 0.0, 0.0, total * power(finite(most) - top, ACC))
+        total = sum([power(v - top, ACC) for v in tiles], moved)
         most = above
     top = ct.max(most, axis=1, keepdims=True, propagate_nan=True)
     ct.store(tops, (i, part), top)

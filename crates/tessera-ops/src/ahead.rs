@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tessera_runtime::{Array, CompileOptions, Constant, Fixed, KernelError, Lock, Packed, Site, Tuned, Value, Variant};
+use tessera_runtime::{Array, CompileOptions, Constant, Fixed, KernelError, Lock, Packed, Site, Tuned, Variant};
 use tessera_types::{Arch, Policy};
 
 use crate::operator::{Argument, LaunchSpec, Machine, Operator, Plan, TensorSpec};
@@ -60,7 +60,11 @@ impl Operator {
         let kernels = self.kernels(&plan, lock)?;
         let mut packed: Vec<Packed> = Vec::new();
         for (position, (launch, kernel)) in plan.launches.iter().zip(&kernels).enumerate() {
-            let mut compiled = kernel.ahead_of_launch(&arguments(&plan, launch)?, &launch.options(options), arch)?;
+            let mut compiled = kernel.ahead_of_launch(
+                &launch.values_of(|position| array(&plan.tensors[position]))?,
+                &launch.options(options),
+                arch,
+            )?;
             let variant = &mut compiled.variant;
             variant.kernel = self.name.to_owned();
             let kind = problem.kind();
@@ -99,20 +103,6 @@ fn fixed(plan: &Plan, launch: &LaunchSpec, variant: &Variant) -> Fixed {
         }
     }
     fixed
-}
-
-fn arguments(plan: &Plan, launch: &LaunchSpec) -> Result<Vec<(&'static str, Value<Array>)>, AheadError> {
-    let value = |argument: Argument| -> Result<Value<Array>, AheadError> {
-        Ok(match argument {
-            Argument::Tensor(position) => Value::Tensor(array(&plan.tensors[position])?),
-            Argument::Int(value) => Value::Int(value),
-            Argument::Float(value) => Value::Float(value),
-            Argument::Bool(value) => Value::Bool(value),
-            Argument::Type(dtype) => Value::DType(dtype),
-            Argument::Word(word) => Value::Str(word.to_string()),
-        })
-    };
-    launch.arguments.iter().map(|(name, argument)| Ok((*name, value(*argument)?))).collect()
 }
 
 fn array(tensor: &TensorSpec) -> Result<Array, AheadError> {

@@ -1,10 +1,11 @@
 //! From a plan to launches: its kernels with tensors in their places.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, Lock, PreparedLaunch, Sharing, Tensor, Value};
-use tessera_types::Arch;
+use tessera_types::{Arch, DType};
 
 use crate::operator::{Argument, KernelFile, LaunchSpec, Machine, Operator, Plan};
 use crate::shared::SharedFiles;
@@ -55,15 +56,25 @@ impl KernelFile {
 impl LaunchSpec {
     /// The arguments, with the tensors that `tensor` has in the plan's places.
     pub fn values(&self, tensor: impl Fn(usize) -> Tensor) -> Vec<(&'static str, Value)> {
-        let value = |argument: Argument| match argument {
-            Argument::Tensor(position) => Value::Tensor(tensor(position)),
-            Argument::Int(value) => Value::Int(value),
-            Argument::Float(value) => Value::Float(value),
-            Argument::Bool(value) => Value::Bool(value),
-            Argument::Type(dtype) => Value::DType(dtype),
-            Argument::Word(word) => Value::Str(word.to_string()),
+        let values = self.values_of(|position| Ok::<_, Infallible>(tensor(position)));
+        values.unwrap_or_else(|never| match never {})
+    }
+
+    /// The same with arrays that there may not be. What a kernel computes in 64 bits has numbers of as many.
+    pub(crate) fn values_of<A, E>(&self, array: impl Fn(usize) -> Result<A, E>) -> Result<Vec<(&'static str, Value<A>)>, E> {
+        let wide = self.arguments.iter().any(|(name, argument)| *name == "ACC" && *argument == Argument::Type(DType::F64));
+        let value = |argument: Argument| {
+            Ok(match argument {
+                Argument::Tensor(position) => Value::Tensor(array(position)?),
+                Argument::Int(value) => Value::Int(value),
+                Argument::Float(value) if wide => Value::Double(value),
+                Argument::Float(value) => Value::Float(value),
+                Argument::Bool(value) => Value::Bool(value),
+                Argument::Type(dtype) => Value::DType(dtype),
+                Argument::Word(word) => Value::Str(word.to_string()),
+            })
         };
-        self.arguments.iter().map(|(name, argument)| (*name, value(*argument))).collect()
+        self.arguments.iter().map(|(name, argument)| Ok((*name, value(*argument)?))).collect()
     }
 
     /// The caller's options with what the operator asks of this launch.

@@ -9,14 +9,17 @@
 //! | `B[..batch, k, n]` | `[3, 32, 10]` | `n` 10; `batch` and `k` agree |
 //! | `C[..batch, m, n]` | | is `[3, 64, 10]` |
 
+mod values;
+
 use std::fmt;
 
-use tessera_runtime::Tensor;
 use tessera_types::DType;
 
 use crate::call::CallError;
 use crate::operator::Unsupported;
 use crate::problem::Problem;
+
+pub(crate) use self::values::{ClassAxis, Indices, Labels, Rows, pair_at};
 
 /// An array of a call: its name, that of the plan's tensor; and names of its axes with spaces between. A number is the size itself,
 /// two dots before the first name stand for any number of axes.
@@ -67,6 +70,8 @@ pub struct Signature {
     pub bounds: &'static [[&'static str; 2]],
     /// The array that has a class for each row.
     pub(crate) labels: Option<Labels>,
+    /// Arrays of numbers of rows.
+    pub(crate) indices: &'static [Indices],
     /// The array that says where two of each four neighbours stand.
     pub(crate) fours: Option<&'static str>,
     /// Numbers that are more than 0.
@@ -77,31 +82,6 @@ pub struct Signature {
 
 /// An axis and its extent in a problem.
 pub(crate) type Follows = (&'static str, fn(&Problem) -> Result<u64, Unsupported>);
-
-/// An array of class numbers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Labels {
-    name: &'static str,
-    /// The array that has the classes, and along which of its axes.
-    classes_of: &'static str,
-    axis: ClassAxis,
-    /// The number that says which label stands for no class, and its usual value.
-    ignored: (&'static str, f64),
-}
-
-/// The axis of an array that has the classes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ClassAxis {
-    First,
-    Last,
-}
-
-impl Labels {
-    /// `labels` of the classes that an array has along an axis.
-    pub(crate) const fn of(classes_of: &'static str, axis: ClassAxis, ignored: (&'static str, f64)) -> Labels {
-        Labels { name: "labels", classes_of, axis, ignored }
-    }
-}
 
 impl Signature {
     /// Without numbers.
@@ -116,6 +96,7 @@ impl Signature {
             updated: &[],
             bounds: &[],
             labels: None,
+            indices: &[],
             fours: None,
             positive: &[],
             follows: &[],
@@ -168,44 +149,9 @@ impl Signature {
         Signature { labels: Some(labels), ..self }
     }
 
-    /// Refuses values that the operator cannot take, of arrays in the host's memory. What lies on a device is not looked at: it would have to be
-    /// waited for and fetched.
-    ///
-    /// # Errors
-    /// Bounds that do not rise from 0 to the number of rows, labels that are no classes, and two places of four neighbours that do not rise.
-    pub fn refuse_values<'t>(&self, scalars: &[(&str, f64)], find: impl Fn(&str) -> Option<&'t Tensor>) -> Result<(), CallError> {
-        for &[name, rows_of] in self.bounds {
-            if let (Some(bounds), Some(of)) = (find(name).filter(|bounds| bounds.device().is_cpu()), find(rows_of)) {
-                refuse_bounds((name, bounds), (rows_of, of))?;
-            }
-        }
-        if let Some((name, places)) = self.fours.and_then(|name| Some((name, find(name)?)))
-            && places.device().is_cpu()
-        {
-            refuse_fours(name, places)?;
-        }
-        self.refuse_labels(scalars, &find)
-    }
-
-    /// A label that is no class has no logit: what stands for it would be taken from beyond the row.
-    fn refuse_labels<'t>(&self, scalars: &[(&str, f64)], find: &impl Fn(&str) -> Option<&'t Tensor>) -> Result<(), CallError> {
-        let Some(Labels { name, classes_of, axis, ignored: (number, usual) }) = self.labels else { return Ok(()) };
-        let (Some(labels), Some(of)) = (find(name).filter(|labels| labels.device().is_cpu()), find(classes_of)) else {
-            return Ok(());
-        };
-        let classes = match axis {
-            ClassAxis::First => of.shape().first(),
-            ClassAxis::Last => of.shape().last(),
-        };
-        // An array without axes is refused for that.
-        let Some(&classes) = classes else { return Ok(()) };
-        let ignored = scalars.iter().find(|(name, _)| *name == number).map_or(usual, |(_, value)| *value);
-        let values = labels.to_f64().map_err(|error| CallError::Memory { name, error })?;
-        let is_label = |value: &f64| *value == ignored || (0.0..classes as f64).contains(value);
-        let Some(at) = values.iter().position(|value| !is_label(value)) else { return Ok(()) };
-        let why =
-            format!("{} at place {at} is no class of `{classes_of}`, which has {classes}, nor `{number}`, {ignored}", values[at]);
-        Err(CallError::Values { name, why })
+    /// With arrays of numbers of rows.
+    pub(crate) const fn indices(self, indices: &'static [Indices]) -> Signature {
+        Signature { indices, ..self }
     }
 
     /// With an array of places of fours.
@@ -243,56 +189,6 @@ impl Signature {
     pub(crate) const fn scalars(self, scalars: &'static [&'static str]) -> Signature {
         Signature { scalars, ..self }
     }
-}
-
-/// Refuses bounds that do not rise from 0 to the number of rows.
-fn refuse_bounds((name, bounds): (&'static str, &Tensor), (rows_of, of): (&str, &Tensor)) -> Result<(), CallError> {
-    // An array without axes is refused for that.
-    let Some(&rows) = of.shape().first() else { return Ok(()) };
-    let values = bounds.to_f64().map_err(|error| CallError::Memory { name, error })?;
-    let fall = values.windows(2).position(|pair| pair[0] > pair[1]);
-    let why = match (fall, values.first(), values.last()) {
-        (Some(at), ..) => {
-            format!("{} stands before {} at places {at} and {}, and bounds of groups rise", values[at], values[at + 1], at + 1)
-        }
-        (None, Some(&first), _) if first != 0.0 => {
-            format!("the first bound is {first}, and the first group begins with row 0")
-        }
-        (None, _, Some(&last)) if last != rows as f64 => format!("the last bound is {last}, and `{rows_of}` has {rows} rows"),
-        (None, ..) => return Ok(()),
-    };
-    Err(CallError::Values { name, why })
-}
-
-/// Refuses two places of four neighbours of which the first is not the lower one: of what stands in one place only one number could be kept, and tensor
-/// cores say nothing of places that fall.
-fn refuse_fours(name: &'static str, places: &Tensor) -> Result<(), CallError> {
-    let words = places.shape().last().copied().unwrap_or_default().max(1);
-    let all = places.to_f64().map_err(|error| CallError::Memory { name, error })?;
-    for (at, word) in all.iter().enumerate() {
-        let falls = |four: &usize| {
-            let [first, second] = pair_at(*word as i64 as u64, *four);
-            first >= second
-        };
-        if let Some(four) = (0..FOURS).find(falls) {
-            let ([first, second], number, row) = (pair_at(*word as i64 as u64, four), at % words * FOURS + four, at / words);
-            let why = format!(
-                "four neighbours number {number} of row {row} have the places {first} and {second}: the first of two is the lower one, and behind the last \
-                 of a row stand 0 and 1"
-            );
-            return Err(CallError::Values { name, why });
-        }
-    }
-    Ok(())
-}
-
-/// Fours whose places a word has.
-const FOURS: usize = 8;
-
-/// Where two of four neighbours stand, by the word that has them.
-pub(crate) fn pair_at(word: u64, four: usize) -> [usize; 2] {
-    let bits = word >> (four % FOURS * 4);
-    [bits as usize & 3, bits as usize >> 2 & 3]
 }
 
 /// How an operator is called.
@@ -409,42 +305,6 @@ fn shown(sizes: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bounds_rise_from_0_to_the_rows_there_are() {
-        let signature = Signature::new(&[], &[Operand("C", "")]).bounds(&[["offsets", "A"]]);
-        let rows = Tensor::ones(DType::F16, &[5, 2]).unwrap();
-        let said = |bounds: &[i32]| {
-            let bounds = Tensor::from_vec(&[bounds.len()], bounds.to_vec()).unwrap();
-            let find = |name: &str| Some(if name == "A" { &rows } else { &bounds });
-            signature.refuse_values(&[], find).map_err(|error| error.to_string())
-        };
-        assert_eq!(said(&[0, 2, 2, 5]), Ok(()));
-        assert_eq!(
-            said(&[0, 3, 2, 5]),
-            Err("`offsets`: 3 stands before 2 at places 1 and 2, and bounds of groups rise".to_string())
-        );
-        assert_eq!(said(&[-1, 3, 5]), Err("`offsets`: the first bound is -1, and the first group begins with row 0".to_string()));
-        assert_eq!(said(&[0, 3, 6]), Err("`offsets`: the last bound is 6, and `A` has 5 rows".to_string()));
-    }
-
-    #[test]
-    fn labels_are_classes_or_the_one_to_ignore() {
-        let signature =
-            Signature::new(&[], &[Operand("loss", "")]).labels(Labels::of("x", ClassAxis::Last, ("ignore_index", -100.0)));
-        let x = Tensor::ones(DType::F16, &[3, 4]).unwrap();
-        let said = |labels: [i32; 3], scalars: &[(&str, f64)]| {
-            let labels = Tensor::from_vec(&[3], labels.to_vec()).unwrap();
-            let find = |name: &str| Some(if name == "x" { &x } else { &labels });
-            signature.refuse_values(scalars, find).map_err(|error| error.to_string())
-        };
-        assert_eq!((said([0, 3, -100], &[]), said([0, 9, 3], &[("ignore_index", 9.0)])), (Ok(()), Ok(())));
-        assert_eq!(
-            said([0, 3, 4], &[]),
-            Err("`labels`: 4 at place 2 is no class of `x`, which has 4, nor `ignore_index`, -100".to_string())
-        );
-        assert!(said([0, -1, 3], &[]).is_err() && said([0, -100, 3], &[("ignore_index", 9.0)]).is_err());
-    }
 
     #[test]
     fn names_have_one_size() {

@@ -1,10 +1,10 @@
 //! Calls of the functions: what they refuse, and results for numbers that no random array has.
 
 use tessera_ops::{
-    Call, Channels, Machine, Normalised, OPERATORS, Pages, Problem, Scores, Window, attention_decode, conv2d, find, moe_gate,
-    sparse24_compress, sparse24_expand, sparse24_gemm,
+    Call, Channels, Machine, Normalised, OPERATORS, Operator, Pages, Problem, Scores, Window, attention_decode, conv2d, find,
+    moe_gate, sparse24_compress, sparse24_expand, sparse24_gemm,
 };
-use tessera_runtime::Tensor;
+use tessera_runtime::{Tensor, Value};
 use tessera_types::{Arch, DType};
 
 /// Why an operator does not plan a problem.
@@ -263,4 +263,46 @@ fn infinities_and_nan_are_the_largest_and_zeros_keep_their_places() {
     assert_eq!(places.to_f64().expect("numbers"), [f64::from(0x4444_444d)]);
     let back = sparse24_expand(&values, &places).expect("expanded").to_f64().expect("numbers");
     assert!(back[1] == f64::INFINITY && back[3].is_nan() && back[13] == 3.0, "{back:?}");
+}
+
+/// What is computed in 64 bits has numbers of as many: those of a call, and those that it leaves out.
+#[test]
+fn numbers_have_the_bits_of_sums() {
+    let x = Tensor::from_vec(&[1, 2], vec![-3.0, 4.0]).expect("memory");
+    let one = |name, values: Vec<f64>| (name, Tensor::from_vec(&[values.len()], values).expect("memory"));
+    let run = |operator: &str, more: Vec<(&'static str, Tensor)>, scalars: &[(&'static str, f64)]| {
+        let tensors = std::iter::once(("x", x.clone())).chain(more).collect();
+        let call = Call { tensors, scalars: scalars.to_vec(), ..Call::default() };
+        find(operator).expect("an operator").resolve(&call).expect("a plan").run().expect("a result")[0]
+            .to_f64()
+            .expect("numbers")
+    };
+    assert_eq!(run("leaky_relu", Vec::new(), &[]), [-0.03, 4.0]);
+    assert_eq!(run("leaky_relu", Vec::new(), &[("slope", 0.1)]), [-0.3 - 5.6e-17, 4.0]);
+    let near = |found: f64, wanted: f64| assert!((found - wanted).abs() < 1e-15, "{found} for {wanted}");
+    for eps in [None, Some(0.1)] {
+        let scalars: Vec<_> = eps.map(|eps| ("eps", eps)).into_iter().collect();
+        let found = run("rms_norm", vec![one("weight", vec![1.0, 1.0])], &scalars);
+        near(found[1], 4.0 / (12.5 + eps.unwrap_or(1e-5)).sqrt());
+    }
+}
+
+/// Every launch that takes a float in 64 bits says that it computes in them, by which it is known.
+#[test]
+fn launches_with_floats_name_the_type_of_their_sums() {
+    let policy = "fp64".parse().expect("a policy");
+    let mut seen = 0;
+    let computes = |operator: &&&Operator| [operator.precisions, operator.further_precisions].concat().contains(&"fp64");
+    for operator in OPERATORS.iter().filter(computes) {
+        for problem in (operator.edges)() {
+            let Ok(plan) = operator.plan(&problem, policy, Machine::Gpu(Arch::Sm90a)) else { continue };
+            for launch in &plan.launches {
+                let values = launch.values(|at| Tensor::zeros(plan.tensors[at].dtype, &[1]).expect("memory"));
+                let single = values.iter().find(|(_, value)| matches!(value, Value::Float(_)));
+                assert!(single.is_none(), "{}: `{}` gives {single:?} in 32 bits", operator.name, launch.kernel);
+                seen += usize::from(values.iter().any(|(_, value)| matches!(value, Value::Double(_))));
+            }
+        }
+    }
+    assert!(seen > 50, "{seen} launches take floats");
 }

@@ -120,11 +120,19 @@ fn argument_type<A: Placed>(param: Option<&Param>, name: &str, value: &Value<A>)
     match value {
         Value::Tensor(tensor) => array(param, name, tensor),
         Value::List(items) => list_type(param, name, items),
-        Value::Int(_) | Value::Float(_) | Value::Bool(_) | Value::Str(_) | Value::DType(_) | Value::Tuple(_) | Value::None => {
+        Value::Int(_)
+        | Value::Float(_)
+        | Value::Double(_)
+        | Value::Bool(_)
+        | Value::Str(_)
+        | Value::DType(_)
+        | Value::Tuple(_)
+        | Value::None => {
             let constant = value.constant().unwrap_or(ConstValue::None);
             Ok(match param.map(|param| &param.annotation) {
                 Some(Annotation::Constant(_)) => ArgType::Const(constant),
                 Some(Annotation::Scalar(dtype)) if scalar_type(&constant).is_some() => ArgType::Scalar(*dtype),
+                _ if matches!(value, Value::Double(_)) => ArgType::Scalar(DType::F64),
                 _ => scalar_type(&constant).map_or(ArgType::Const(constant), ArgType::Scalar),
             })
         }

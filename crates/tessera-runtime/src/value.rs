@@ -17,8 +17,10 @@ pub enum Value<A = Tensor> {
     List(Vec<A>),
     /// An integer.
     Int(i64),
-    /// A float.
+    /// A float; a kernel takes it in 32 bits where it does not say otherwise.
     Float(f64),
+    /// A float that a kernel takes in 64 bits where it does not say otherwise.
+    Double(f64),
     /// A truth value.
     Bool(bool),
     /// A string.
@@ -37,7 +39,7 @@ impl<A: Placed> Value<A> {
         Some(match self {
             Value::Tensor(_) | Value::List(_) => return None,
             Value::Int(value) => ConstValue::Int(*value),
-            Value::Float(value) => ConstValue::Float(*value),
+            Value::Float(value) | Value::Double(value) => ConstValue::Float(*value),
             Value::Bool(value) => ConstValue::Bool(*value),
             Value::Str(value) => ConstValue::Str(value.clone()),
             Value::DType(value) => ConstValue::DType(*value),
@@ -52,7 +54,7 @@ impl<A: Placed> Value<A> {
             Value::Tensor(array) => Argument::Array(array.clone()),
             Value::List(items) => Argument::List(items.clone()),
             Value::Int(value) => Argument::Constant(Constant::Int(*value)),
-            Value::Float(value) => Argument::Constant(Constant::Float(*value)),
+            Value::Float(value) | Value::Double(value) => Argument::Constant(Constant::Float(*value)),
             Value::Bool(value) => Argument::Constant(Constant::Bool(*value)),
             Value::Str(value) => Argument::Constant(Constant::Text(value.clone())),
             Value::DType(value) => Argument::Constant(Constant::Type(*value)),

@@ -65,21 +65,7 @@ fn run(operator: &Operator, plan: &Plan, host: &[Tensor], device: &Device) -> Ou
     for launch in &plan.launches {
         let file = operator.file_of(launch);
         let kernel = file.kernel(launch.kernel)?;
-        let arguments: Vec<(&str, Value)> = launch
-            .arguments
-            .iter()
-            .map(|(name, argument)| {
-                let value = match *argument {
-                    Argument::Tensor(position) => Value::Tensor(there[position].clone()),
-                    Argument::Int(value) => Value::Int(value),
-                    Argument::Float(value) => Value::Float(value),
-                    Argument::Bool(value) => Value::Bool(value),
-                    Argument::Type(dtype) => Value::DType(dtype),
-                    Argument::Word(word) => Value::Str(word.to_string()),
-                };
-                (*name, value)
-            })
-            .collect();
+        let arguments = launch.values(|position| there[position].clone());
         let prepared = kernel.prepare(&arguments, launch.grid, &CompileOptions::default(), device)?;
         let queued = prepared.on_device().ok_or("the kernel is not on a device")?;
         texts.push(queued.kernel().image().code.bytes().to_vec());

@@ -11,7 +11,7 @@ use crate::operator::{
     Unsupported,
 };
 use crate::problem::Problem;
-use crate::set::norm::{self, Centre, EPS};
+use crate::set::norm::{self, Centre, eps};
 use crate::set::norm_backward::{ADD_LAYER_NORM_BACKWARD, ADD_RMS_NORM_BACKWARD};
 use crate::set::rows::{self, Division};
 use crate::signature::{Calls, Operand, Signature};
@@ -181,7 +181,7 @@ impl Reference for Added {
             want.iter_mut().zip(codes).for_each(|(want, code)| *want = format.decode(code));
             let mean = if self.centre == Centre::Mean { sum(want.iter().copied()) / n as f64 } else { 0.0 };
             let square = sum(want.iter().map(|v| (v - mean) * (v - mean))) / n as f64;
-            let sd = (square + EPS).sqrt();
+            let sd = (square + eps(self.acc)).sqrt();
             for ((want, bound), (weight, bias)) in want.iter_mut().zip(bound).zip(weight.iter().zip(&bias)) {
                 let exact = (*want - mean) / sd * weight + bias;
                 *bound = match self.centre {

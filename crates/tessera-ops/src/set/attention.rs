@@ -55,11 +55,6 @@ const CALLS: Calls = Calls {
     problem: sizes,
 };
 
-/// The scale, or cap, that a kernel computes with: arguments of launches have 32 bits.
-pub(super) fn scale_in(acc: DType, scale: f64) -> f64 {
-    if acc == DType::F64 { f64::from(scale as f32) } else { scale }
-}
-
 /// The problem of known sizes.
 pub(super) fn sizes(sizes: &Sizes) -> Result<Problem, Unsupported> {
     let [batch, heads, shared, queries, keys, dim] =
@@ -224,7 +219,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         outputs: vec![OutputRows { tensor: 3, rows: extents.rows(), row_len: dim, exact: false }],
         work: extents.work(storage),
         exact_lane: false,
-        reference: Box::new(Attended { extents, scale: scale_in(acc, scale), storage, acc }),
+        reference: Box::new(Attended { extents, scale, storage, acc }),
     })
 }
 

@@ -216,7 +216,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         outputs: outputs.map(|(tensor, rows)| OutputRows { tensor, rows, row_len: dim, exact: false }).into(),
         work: work(&extents, storage, statistics),
         exact_lane: false,
-        reference: Box::new(Gradients { extents, scale: attention::scale_in(acc, scale), storage, acc }),
+        reference: Box::new(Gradients { extents, scale, storage, acc }),
     })
 }
 

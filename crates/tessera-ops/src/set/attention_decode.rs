@@ -15,7 +15,7 @@ use tessera_types::{DType, ErrorModel, Policy, unit_roundoff};
 
 use super::attention_scores::{SOFTCAP, softcap};
 use super::few_queries::{self, Tile};
-use super::{attention, rows};
+use super::rows;
 use crate::draw::Draw;
 use crate::element::{storable, underflow};
 use crate::operator::{
@@ -224,12 +224,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             formula: "keys and values that are seen read once, as of full lengths",
         },
         exact_lane: false,
-        reference: Box::new(Decoded {
-            extents: Extents { softcap: attention::scale_in(acc, extents.softcap), ..extents },
-            scale: attention::scale_in(acc, scale),
-            storage,
-            acc,
-        }),
+        reference: Box::new(Decoded { extents, scale, storage, acc }),
     })
 }
 

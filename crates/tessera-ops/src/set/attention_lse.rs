@@ -123,7 +123,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         ],
         work,
         exact_lane: false,
-        reference: Box::new(WithLogarithms(Attended { extents, scale: attention::scale_in(acc, scale), storage, acc })),
+        reference: Box::new(WithLogarithms(Attended { extents, scale, storage, acc })),
     })
 }
 

@@ -11,7 +11,7 @@ use crate::draw::Draw;
 use crate::operator::{Argument, Fill, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
 use crate::set::channel_reference::{Layout, Normalised, What};
-use crate::set::norm::EPS;
+use crate::set::norm;
 use crate::set::norm_backward;
 use crate::set::rows;
 use crate::set::rowwise::int;
@@ -282,7 +282,7 @@ fn group(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
     let mut tensors = vec![case.stored("x", image.clone(), Role::Input), case.stored("weight", [channels], Role::Input)];
     tensors[0].fill = Fill::Normal { mean: 1.0, sd: 1.0 };
     let mut arguments = vec![
-        ("eps", Argument::Float(EPS)),
+        ("eps", Argument::Float(norm::eps(case.acc))),
         int("groups", groups),
         ("ACC", Argument::Type(case.acc)),
         int("C", each),
@@ -480,7 +480,7 @@ fn batch(what: What, problem: &Problem, policy: Policy, machine: Machine) -> Res
 fn batch_launches(case: &Case, tile: Tile, what: What, tensors: &mut Vec<TensorSpec>) -> Result<Vec<LaunchSpec>, Unsupported> {
     let [batch, channels, pixels] = case.sizes;
     let common = [("ACC", Argument::Type(case.acc)), int("PIXELS", pixels)];
-    let eps = ("eps", Argument::Float(EPS));
+    let eps = ("eps", Argument::Float(norm::eps(case.acc)));
     // What is left between launches: of parts of channels, and, as factors and summands of elements, of channels.
     let (parts_of, found): (&[&'static str], &[&'static str]) = match what {
         What::Forward => (&["counts", "means", "squares"], &["scales", "shifts"]),

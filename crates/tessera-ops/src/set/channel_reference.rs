@@ -8,7 +8,7 @@ use tessera_types::{DType, ErrorModel};
 
 use crate::element::{storable, sum, underflow};
 use crate::operator::{Expected, Inputs, Reference};
-use crate::set::norm::EPS;
+use crate::set::norm::eps;
 
 /// What is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl Normalised {
         let u = self.model().u_acc;
         let given = match (self.layout, self.what) {
             (Layout::Channels, What::Inference) => {
-                Some((Self::number(inputs, 3, set), 1.0 / (Self::number(inputs, 4, set) + EPS).sqrt()))
+                Some((Self::number(inputs, 3, set), 1.0 / (Self::number(inputs, 4, set) + eps(self.acc)).sqrt()))
             }
             (Layout::Channels, What::Backward) => Some((Self::number(inputs, 2, set), Self::number(inputs, 3, set))),
             (Layout::Groups(_), _) | (Layout::Channels, What::Forward) => None,
@@ -131,7 +131,7 @@ impl Normalised {
         let elements: Vec<f64> = self.rows_of(set).into_iter().flat_map(|row| self.row(inputs, 0, row)).collect();
         let n = self.count();
         let mean = sum(elements.iter().copied()) / n;
-        let scale = 1.0 / (sum(elements.iter().map(|x| (x - mean) * (x - mean))) / n + EPS).sqrt();
+        let scale = 1.0 / (sum(elements.iter().map(|x| (x - mean) * (x - mean))) / n + eps(self.acc)).sqrt();
         Known { mean, scale, relative: 8.0 * u * self.depth().sqrt(), absolute: 8.0 * u * (1.0 + (mean * scale).abs()) }
     }
 

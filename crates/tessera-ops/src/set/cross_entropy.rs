@@ -142,13 +142,16 @@ fn log_sum(case: &Case, x: &[f64]) -> (f64, f64) {
     (most + logarithm, case.adding() + u * (16.0 + 4.0 * logarithm + 2.0 * most.abs()))
 }
 
+/// Elements of a row that a block reads at once: some tiles, of which each place has a sum of its own.
+const PIECE: usize = 2 * rowwise::PIECE;
+
 /// What blocks leave of parts of a row.
 const BETWEEN: &[(&str, Of)] = &[("tops", Of::Sums), ("sums", Of::Sums)];
 
 static LOG_SUM: Rowwise = Rowwise {
     inputs: &[row("x")],
     outputs: &[one("y")],
-    launches: |case, tensors| rowwise::reduction(case, tensors, ["log_sum_exp", "log_sum_exp_parts"], &[], BETWEEN),
+    launches: |case, tensors| rowwise::reduction(case, tensors, (["log_sum_exp", "log_sum_exp_parts"], PIECE), &[], BETWEEN),
     reference: |case, inputs, _, want, bound| (want[0], bound[0]) = log_sum(case, &inputs[0]),
     flops: 4,
     formula: "x read once, y written once",
@@ -163,7 +166,7 @@ static ENTROPY: Rowwise = Rowwise {
     inputs: &[row("x"), index("labels")],
     outputs: &[one("loss"), one("lse")],
     launches: |case, tensors| {
-        rowwise::reduction(case, tensors, ["cross_entropy", "cross_entropy_parts"], &[ignored_argument(case)?], BETWEEN)
+        rowwise::reduction(case, tensors, (["cross_entropy", "cross_entropy_parts"], PIECE), &[ignored_argument(case)?], BETWEEN)
     },
     reference: |case, inputs, output, want, bound| {
         let (lse, error) = log_sum(case, &inputs[0]);

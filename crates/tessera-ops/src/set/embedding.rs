@@ -11,7 +11,7 @@ use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
-use crate::signature::{Calls, Operand, Signature};
+use crate::signature::{Calls, Indices, Operand, Rows, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
 pub(crate) static EMBEDDING: Operator = Operator {
@@ -22,7 +22,8 @@ pub(crate) static EMBEDDING: Operator = Operator {
         default: Some(""),
         signature: |_| {
             let inputs = &[Operand("table", "vocab dim"), Operand("ids", "..tokens")];
-            Signature::new(inputs, &[Operand("y", "..tokens dim")]).types(&[("ids", DType::I32)])
+            let signature = Signature::new(inputs, &[Operand("y", "..tokens dim")]).types(&[("ids", DType::I32)]);
+            signature.indices(const { &[Indices::of("ids", "table")] })
         },
         problem: |sizes| Ok(problem(["tokens", "vocab", "dim"].map(|name| sizes.get(name)))),
     },
@@ -40,7 +41,8 @@ pub(crate) static EMBEDDING_BACKWARD: Operator = Operator {
         default: Some(""),
         signature: |_| {
             let inputs = &[Operand("dy", "..tokens dim"), Operand("ids", "..tokens")];
-            Signature::new(inputs, &[Operand("dtable", "vocab dim")]).types(&[("ids", DType::I32)])
+            let signature = Signature::new(inputs, &[Operand("dtable", "vocab dim")]).types(&[("ids", DType::I32)]);
+            signature.indices(const { &[Indices::of("ids", "dtable")] })
         },
         problem: |sizes| Ok(problem(["tokens", "vocab", "dim"].map(|name| sizes.get(name)))),
     },
@@ -69,7 +71,8 @@ pub(crate) static KV_APPEND: Operator = Operator {
         signature: |_| {
             let inputs = &[Operand("k", "..tokens heads dim"), Operand("v", "..tokens heads dim"), Operand("slots", "..tokens")];
             let caches = &[Operand("k_cache", "pages page heads dim"), Operand("v_cache", "pages page heads dim")];
-            Signature::new(inputs, caches).types(&[("slots", DType::I32)]).updated(&["k_cache", "v_cache"])
+            let signature = Signature::new(inputs, caches).types(&[("slots", DType::I32)]).updated(&["k_cache", "v_cache"]);
+            signature.indices(const { &[Indices::of("slots", "k_cache").among(Rows::Leading(2)).or_none()] })
         },
         problem: |sizes| Ok(cached(["tokens", "pages", "page", "heads", "dim"].map(|name| sizes.get(name)))),
     },

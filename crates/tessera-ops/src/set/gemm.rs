@@ -14,6 +14,7 @@ use crate::operator::{
     Argument, Fill, LaunchSpec, Machine, Operator, OutputRows, Plan, PossibleWay, Role, TensorSpec, Unsupported, Way, Ways,
 };
 use crate::problem::Problem;
+use crate::set::pointwise::number_in;
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
@@ -329,19 +330,14 @@ fn cuttable(problem: &Problem, policy: Policy) -> Option<Cuttable> {
     Some(Cuttable { sizes, types, transposed, may: MAY })
 }
 
-/// alpha and beta of a problem. Kernels take both as 32-bit floats, and turn them into the type of sums.
+/// alpha and beta of a problem, as kernels take them that sum up in a type.
 fn blend(problem: &Problem, acc: DType) -> Result<Blend, Unsupported> {
     // Up to there a 32-bit float has every whole number.
     const MOST: f64 = (1 << f32::MANTISSA_DIGITS) as f64;
     let [alpha, beta] = NUMBERS.map(|(name, usual)| (name, problem.number(name).unwrap_or(usual)));
-    let taken = |(name, value): (&str, f64)| match value as f32 {
-        _ if acc.is_integer() && (value.fract() != 0.0 || value.abs() > MOST) => {
-            Err(Unsupported(format!("`{name}` is {value}: the arrays hold integers, so it is one, of at most {MOST}")))
-        }
-        single if acc == DType::F64 && !value.is_nan() && f64::from(single) != value => Err(Unsupported(format!(
-            "`{name}` is {value}: the kernels take it as a 32-bit float, and none is that; `fp64` would lose what lies between"
-        ))),
-        single => Ok(f64::from(single)),
+    let taken = |(name, value): (&str, f64)| match acc.is_integer() && (value.fract() != 0.0 || value.abs() > MOST) {
+        true => Err(Unsupported(format!("`{name}` is {value}: the arrays hold integers, so it is one, of at most {MOST}"))),
+        false => Ok(number_in(acc, value)),
     };
     Ok(Blend { alpha: taken(alpha)?, beta: taken(beta)? })
 }

@@ -14,7 +14,7 @@ use super::by_row::{ByRow, Line, numbers};
 use super::rows::{self, int};
 use crate::operator::{Argument, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Role, TensorSpec, Unsupported};
 use crate::problem::Problem;
-use crate::signature::{Calls, Operand, Signature};
+use crate::signature::{Calls, Indices, Operand, Rows, Signature};
 use crate::work::{Metric, Work};
 
 /// Experts whose logits a row of a tile holds.
@@ -49,7 +49,8 @@ pub(super) const SORT: Operator = Operator {
         default: Some(""),
         signature: |_| {
             let outputs = &[Operand("offsets", "bounds"), Operand("place", "..tokens k")];
-            Signature::new(&[Operand("ids", "..tokens k")], outputs)
+            let signature = Signature::new(&[Operand("ids", "..tokens k")], outputs);
+            signature.indices(const { &[Indices::of("ids", "offsets").among(Rows::Between)] })
         },
         problem: |sizes| {
             let [tokens, k, bounds] = ["tokens", "k", "bounds"].map(|name| sizes.get(name));

@@ -13,7 +13,7 @@ use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
-use crate::signature::{Calls, Operand, Signature};
+use crate::signature::{Calls, Indices, Operand, Signature};
 use crate::work::packed_bytes;
 
 pub(crate) static MOE_PERMUTE: Operator = Operator {
@@ -22,7 +22,7 @@ pub(crate) static MOE_PERMUTE: Operator = Operator {
     calls: Calls {
         signature: |_| {
             let inputs = &[Operand("x", "tokens dim"), Operand("place", "tokens k")];
-            Signature::new(inputs, &[Operand("y", "slots dim")]).types(PLACES)
+            Signature::new(inputs, &[Operand("y", "slots dim")]).types(PLACES).indices(const { &[Indices::of("place", "y")] })
         },
         ..ROWS.calls
     },
@@ -38,7 +38,7 @@ pub(crate) static MOE_PERMUTE_BACKWARD: Operator = Operator {
     calls: Calls {
         signature: |_| {
             let inputs = &[Operand("dy", "slots dim"), Operand("place", "tokens k")];
-            Signature::new(inputs, &[Operand("dx", "tokens dim")]).types(PLACES)
+            Signature::new(inputs, &[Operand("dx", "tokens dim")]).types(PLACES).indices(const { &[Indices::of("place", "dy")] })
         },
         ..ROWS.calls
     },
@@ -52,7 +52,8 @@ pub(crate) static MOE_COMBINE: Operator = Operator {
     calls: Calls {
         signature: |_| {
             let inputs = &[Operand("y", "slots dim"), Operand("place", "tokens k"), Operand("weights", "tokens k")];
-            Signature::new(inputs, &[Operand("out", "tokens dim")]).types(PLACES).sums(&["weights"])
+            let signature = Signature::new(inputs, &[Operand("out", "tokens dim")]).types(PLACES).sums(&["weights"]);
+            signature.indices(const { &[Indices::of("place", "y")] })
         },
         ..ROWS.calls
     },
@@ -73,7 +74,7 @@ pub(crate) static MOE_COMBINE_BACKWARD: Operator = Operator {
                 Operand("dout", "tokens dim"),
             ];
             let outputs = &[Operand("dy", "slots dim"), Operand("dweights", "tokens k")];
-            Signature::new(&INPUTS, outputs).types(PLACES).sums(&["weights"])
+            Signature::new(&INPUTS, outputs).types(PLACES).sums(&["weights"]).indices(const { &[Indices::of("place", "y")] })
         },
         ..ROWS.calls
     },

@@ -12,12 +12,15 @@ use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
+use crate::set::pointwise::number_in;
 use crate::set::rows::{self, Division};
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
-/// Added to the mean square. Kernels take it as a run-time scalar, which has 32 bits in every precision.
-pub(crate) const EPS: f64 = 1e-5_f32 as f64;
+/// What is added to a mean square, where a call names no other number, as a kernel takes it that computes in a type.
+pub(crate) fn eps(acc: DType) -> f64 {
+    number_in(acc, 1e-5)
+}
 
 /// What deviations are measured from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +60,7 @@ impl Centre {
         let grid = division.grid(count)?;
         let named = |(at, tensor): (usize, &TensorSpec)| (tensor.name, Argument::Tensor(at));
         let mut arguments: Vec<_> = tensors.iter().enumerate().map(named).collect();
-        arguments.extend([("eps", Argument::Float(EPS)), ("ACC", Argument::Type(acc)), ("N", Argument::Int(n as i64))]);
+        arguments.extend([("eps", Argument::Float(eps(acc))), ("ACC", Argument::Type(acc)), ("N", Argument::Int(n as i64))]);
         Ok(match division {
             Division::Whole(_) | Division::Cluster { .. } => {
                 arguments.extend(division.rows().map(|rows| ("ROWS", Argument::Int(rows as i64))));
@@ -162,7 +165,7 @@ impl Reference for Normalised {
                 Centre::Zero => 0.0,
             };
             let square = sum(want.iter().map(|x| (x - mean) * (x - mean))) / n as f64;
-            let scale = 1.0 / (square + EPS).sqrt();
+            let scale = 1.0 / (square + eps(self.acc)).sqrt();
             let moments = RowMoments { n, mean, sd: 1.0 / scale };
             for j in 0..n {
                 let exact = (want[j] - mean) * scale * weight[j] + bias[j];

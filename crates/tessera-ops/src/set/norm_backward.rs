@@ -21,7 +21,7 @@ use crate::operator::{
     Unsupported,
 };
 use crate::problem::Problem;
-use crate::set::norm::{self, Centre, EPS};
+use crate::set::norm::{self, Centre};
 use crate::set::rows;
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
@@ -291,7 +291,7 @@ fn launches(
     let x = ("x", Argument::Tensor(0));
     let cotangents: &[_] = if added { &["weight", "dy", "dsum"] } else { &["weight", "dy"] };
     let of_acc = ("ACC", Argument::Type(acc));
-    let eps = ("eps", Argument::Float(EPS));
+    let eps = ("eps", Argument::Float(norm::eps(acc)));
     let (sums, results): (&[_], &[_]) = match centre {
         Centre::Mean => (&["dweights", "dbiases"], &["dweight", "dbias"]),
         Centre::Zero => (&["dweights"], &["dweight"]),
@@ -401,7 +401,7 @@ impl Gradients {
             Centre::Mean => sum(h.iter().copied()) / n as f64,
             Centre::Zero => 0.0,
         };
-        let scale = 1.0 / (sum(h.iter().map(|x| (x - mean) * (x - mean))) / n as f64 + EPS).sqrt();
+        let scale = 1.0 / (sum(h.iter().map(|x| (x - mean) * (x - mean))) / n as f64 + norm::eps(self.acc)).sqrt();
         let u = self.model().u_acc;
         let shift = if self.centre == Centre::Mean { 8.0 * u * (1.0 + mean.abs() * scale) } else { 0.0 };
         h.iter_mut().for_each(|x| *x = (*x - mean) * scale);

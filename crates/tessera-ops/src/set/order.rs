@@ -12,7 +12,7 @@ use crate::operator::{Argument, Fill, KernelFile, LaunchSpec, Machine, Operator,
 use crate::problem::Problem;
 use crate::set::rows;
 use crate::set::rowwise::{self, Array, Case, Of, Rowwise, Width, int, row};
-use crate::signature::{Calls, Operand, Signature};
+use crate::signature::{Calls, Indices, Operand, Rows, Signature};
 
 const PRECISIONS: &[&str] = &["fp32", "fp16", "bf16"];
 const EXTREMES: &[&str] = &["largest", "smallest"];
@@ -88,13 +88,15 @@ pub(crate) static TOP_K_BACKWARD: Operator = Operator {
     calls: Calls {
         signature: |_| {
             const INPUTS: &[Operand] = &[Operand("indices", "..rows k"), Operand("dvalues", "..rows k")];
-            Signature::new(INPUTS, &[Operand("dx", "..rows n")]).types(PLACES)
+            Signature::new(INPUTS, &[Operand("dx", "..rows n")]).types(PLACES).indices(STOOD)
         },
         ..OPERATOR.calls
     },
     plan: |problem, policy, machine| back(&FROM_CHOSEN, "top_k_backward", problem, policy, machine),
     ..OPERATOR
 };
+
+const STOOD: &[Indices] = &[Indices::of("indices", "dx").among(Rows::Last)];
 
 /// Where elements stood.
 const PLACES: &[(&str, DType)] = &[("indices", DType::I32)];
@@ -107,7 +109,7 @@ pub(crate) static SORT_ROWS_BACKWARD: Operator = Operator {
     calls: Calls {
         signature: |_| {
             const INPUTS: &[Operand] = &[Operand("indices", "..rows n"), Operand("dvalues", "..rows n")];
-            Signature::new(INPUTS, &[Operand("dx", "..rows n")]).types(PLACES)
+            Signature::new(INPUTS, &[Operand("dx", "..rows n")]).types(PLACES).indices(STOOD)
         },
         ..SORT.calls
     },

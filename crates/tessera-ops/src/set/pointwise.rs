@@ -19,7 +19,7 @@ pub(crate) struct Pointwise {
     pub(crate) name: &'static str,
     pub(crate) inputs: &'static [&'static str],
     pub(crate) outputs: &'static [&'static str],
-    /// Numbers with their usual values. Kernels take them in 32 bits.
+    /// Numbers with their usual values.
     pub(crate) numbers: &'static [(&'static str, f64)],
     /// Operations for an element of all outputs.
     pub(crate) flops: u64,
@@ -57,9 +57,14 @@ pub(crate) fn draw(draw: &mut Draw<'_>) -> Problem {
     problem(draw.extent(draw.elements()))
 }
 
-/// The numbers of a problem, as kernels take them.
-pub(crate) fn numbers_of(problem: &Problem, numbers: &[(&'static str, f64)]) -> Vec<f64> {
-    numbers.iter().map(|&(name, usual)| f64::from(problem.number(name).unwrap_or(usual) as f32)).collect()
+/// A number as a kernel takes it that computes in a type: in 64 bits, or in 32.
+pub(crate) fn number_in(acc: DType, value: f64) -> f64 {
+    if acc == DType::F64 { value } else { f64::from(value as f32) }
+}
+
+/// The numbers of a problem, as such a kernel takes them.
+pub(crate) fn numbers_of(problem: &Problem, numbers: &[(&'static str, f64)], acc: DType) -> Vec<f64> {
+    numbers.iter().map(|&(name, usual)| number_in(acc, problem.number(name).unwrap_or(usual))).collect()
 }
 
 pub(crate) fn plan(row: &'static Pointwise, problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
@@ -70,7 +75,7 @@ pub(crate) fn plan(row: &'static Pointwise, problem: &Problem, policy: Policy, m
     let mut tensors: Vec<TensorSpec> = row.inputs.iter().map(input).collect();
     tensors.extend(row.outputs.iter().map(|name| TensorSpec::new(name, storage, [n], Role::Output)));
     let mut arguments: Vec<_> = tensors.iter().enumerate().map(|(at, tensor)| (tensor.name, Argument::Tensor(at))).collect();
-    let numbers = numbers_of(problem, row.numbers);
+    let numbers = numbers_of(problem, row.numbers, acc);
     arguments.extend(row.numbers.iter().zip(&numbers).map(|((name, _), value)| (*name, Argument::Float(*value))));
     arguments.extend([("ACC", Argument::Type(acc)), ("TILE", Argument::Int(tile as i64))]);
     let bytes = packed_bytes(storage, n as u64);

@@ -166,7 +166,13 @@ static ROWS: Rowwise = Rowwise {
     inputs: &[row("x")],
     outputs: &[one("y")],
     launches: |case, tensors| {
-        rowwise::reduction(case, tensors, ["reduce_rows", "reduce_rows_parts"], &[word(case)], &[("partials", Of::Sums)])
+        rowwise::reduction(
+            case,
+            tensors,
+            (["reduce_rows", "reduce_rows_parts"], rowwise::PIECE),
+            &[word(case)],
+            &[("partials", Of::Sums)],
+        )
     },
     reference: |case, inputs, _, want, bound| {
         (want[0], bound[0]) = Reduction::of(&case.variant).1.value(&inputs[0], case.acc);
@@ -180,7 +186,7 @@ static PLACES: Rowwise = Rowwise {
     outputs: &[index("y")],
     launches: |case, tensors| {
         let between = [("partials", Of::Sums), ("places", Of::Index)];
-        rowwise::reduction(case, tensors, ["arg_rows", "arg_rows_parts"], &[word(case)], &between)
+        rowwise::reduction(case, tensors, (["arg_rows", "arg_rows_parts"], rowwise::PIECE), &[word(case)], &between)
     },
     reference: |case, inputs, _, want, _| {
         let x = &inputs[0];

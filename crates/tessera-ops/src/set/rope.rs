@@ -13,7 +13,7 @@ use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
-use crate::set::norm::EPS;
+use crate::set::norm::eps;
 use crate::set::rows;
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
@@ -383,7 +383,7 @@ fn plan_both(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan
     let blocks = of_q.grid([sequences, tokens, heads]);
     let numbers = [("OF_Q", blocks), ("TB", sequences), ("TT", tokens), ("TH", heads), ("SHARED", tile_k[2])];
     arguments.extend(numbers.map(|(name, number)| (name, Argument::Int(number as i64))));
-    arguments.push(("eps", Argument::Float(EPS)));
+    arguments.push(("eps", Argument::Float(eps(acc))));
     let elements = (of_q.len() + of_k.len()) as u64;
     let output = |tensor, shape: Shape| OutputRows { tensor, rows: shape.len() / shape.dim, row_len: shape.dim, exact: false };
     Ok(Plan {
@@ -448,7 +448,7 @@ impl Turned {
         inputs.numbers(array, head * self.shape.dim, want);
         inputs.numbers(weight, 0, &mut weights);
         let n = self.shape.dim;
-        let sd = (want.iter().map(|x| x * x).sum::<f64>() / n as f64 + EPS).sqrt();
+        let sd = (want.iter().map(|x| x * x).sum::<f64>() / n as f64 + eps(self.acc)).sqrt();
         let model = ErrorModel { floor: 0.0, u_out: 0.0, ..ErrorModel::nearest(self.acc, self.acc) };
         for ((want, lost), weight) in want.iter_mut().zip(lost).zip(weights) {
             *want *= weight / sd;

@@ -167,18 +167,19 @@ pub(crate) fn elementwise(
     Ok(vec![LaunchSpec::new(kernel, arguments, grid)])
 }
 
-/// Elements of a row that a block takes whole, and those of a piece of a longer one.
+/// Elements of a row that a block takes whole, in numbers of 32 bits.
 const WHOLE: usize = 8192;
-const CHUNK: usize = 4096;
+/// Elements of a piece of a longer one that is read at once.
+pub(crate) const PIECE: usize = 4096;
 /// The most blocks that share a row.
 const PARTS: usize = 256;
 
-/// The launch of a kernel that reduces whole rows, or of the one for parts of rows: as many as there are blocks for all multiprocessors, each of
+/// The launch of a kernel that reduces whole rows, or of the one for parts of rows, some elements of which it reads at once: as many as there are blocks for all multiprocessors, each of
 /// which leaves a number in each of the arrays `between`.
 pub(crate) fn reduction(
     case: &Case,
     tensors: &mut Vec<TensorSpec>,
-    [whole, in_parts]: [&'static str; 2],
+    ([whole, in_parts], piece): ([&'static str; 2], usize),
     scalars: &[(&'static str, Argument)],
     between: &[(&'static str, Of)],
 ) -> Result<Vec<LaunchSpec>, Unsupported> {
@@ -186,13 +187,14 @@ pub(crate) fn reduction(
     let mut arguments = rows::arrays(tensors, &names);
     arguments.extend(scalars);
     arguments.extend([case.acc_argument(), int("N", case.n)]);
-    let chunk = CHUNK * 32 / case.acc.bits() as usize;
+    let of_bits = |elements: usize| elements * 32 / case.acc.bits() as usize;
+    let chunk = of_bits(piece);
     let multiprocessors = match case.machine {
         Machine::Gpu(arch) => arch.multiprocessors() as usize,
         Machine::Cpu => 0,
     };
     // A tile of no elements is no tile, and a row of none has a result.
-    if case.n > 0 && (multiprocessors == 0 || case.n <= chunk * WHOLE / CHUNK) {
+    if case.n > 0 && (multiprocessors == 0 || case.n <= of_bits(WHOLE)) {
         let division = Division::whole(case.n, case.storage, case.machine);
         arguments.extend(division.rows().map(|rows| int("ROWS", rows)));
         return Ok(vec![LaunchSpec::new(whole, arguments, division.grid(case.rows)?)]);

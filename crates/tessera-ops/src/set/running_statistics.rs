@@ -9,7 +9,8 @@ use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
-use crate::set::norm::EPS;
+use crate::set::norm;
+use crate::set::pointwise::number_in;
 use crate::set::rows;
 use crate::set::rowwise::int;
 use crate::signature::{Calls, Operand, Signature};
@@ -50,7 +51,7 @@ pub(crate) static RUNNING_STATISTICS: Operator = Operator {
 };
 
 /// The batch's part, where a call names no other.
-const MOMENTUM: f64 = 0.1_f32 as f64;
+const MOMENTUM: f64 = 0.1;
 /// What a batch's variance is multiplied by: a number of the problem, and of a call.
 const UNBIASED: (&str, f64) = ("unbiased", 1.0);
 /// Channels of a block.
@@ -63,15 +64,15 @@ fn problem(channels: u64) -> Problem {
 fn plan(problem: &Problem, policy: Policy, _machine: Machine) -> Result<Plan, Unsupported> {
     let (storage, acc) = rows::storage(policy, "running_statistics")?;
     let n = problem.get("channels") as usize;
-    // Kernels take numbers in 32 bits.
-    let unbiased = f64::from(problem.number(UNBIASED.0).unwrap_or(UNBIASED.1) as f32);
+    let unbiased = number_in(acc, problem.number(UNBIASED.0).unwrap_or(UNBIASED.1));
+    let (momentum, eps) = (number_in(acc, MOMENTUM), norm::eps(acc));
     let array = |name, role| TensorSpec::new(name, storage, [n], role);
     // Reciprocals of roots are positive.
     let rstd = TensorSpec { fill: Fill::Normal { mean: 2.0, sd: 0.1 }, ..array("rstd", Role::Input) };
     let tensors = vec![array("mean", Role::Input), rstd, array("running_mean", Role::InOut), array("running_var", Role::InOut)];
     let mut arguments = rows::arrays(&tensors, &["mean", "rstd", "running_mean", "running_var"]);
     arguments.extend(
-        [("momentum", MOMENTUM), ("unbiased", unbiased), ("eps", EPS)].map(|(name, value)| (name, Argument::Float(value))),
+        [("momentum", momentum), ("unbiased", unbiased), ("eps", eps)].map(|(name, value)| (name, Argument::Float(value))),
     );
     arguments.extend([("ACC", Argument::Type(acc)), int("TILE", TILE)]);
     let outputs = [2, 3].map(|tensor| OutputRows { tensor, rows: n, row_len: 1, exact: false }).to_vec();
@@ -111,9 +112,10 @@ impl Reference for Followed {
             let (value, error) = if output == 0 {
                 (batch, 0.0)
             } else {
-                ((square - EPS) * self.unbiased, 5.0 * u * (square + EPS) * self.unbiased.abs())
+                let eps = norm::eps(self.acc);
+                ((square - eps) * self.unbiased, 5.0 * u * (square + eps) * self.unbiased.abs())
             };
-            let exact = *want + (value - *want) * MOMENTUM;
+            let exact = *want + (value - *want) * number_in(self.acc, MOMENTUM);
             *bound = 4.0 * u * (want.abs() + value.abs()) + error;
             *want = exact;
         }
