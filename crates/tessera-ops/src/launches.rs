@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, Lock, PreparedLaunch, Sharing, Tensor, Value};
+use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, Lock, Placed, PreparedLaunch, Sharing, Tensor, Value};
 use tessera_types::{Arch, DType};
 
 use crate::operator::{Argument, KernelFile, LaunchSpec, Machine, Operator, Plan};
@@ -60,9 +60,17 @@ impl LaunchSpec {
         values.unwrap_or_else(|never| match never {})
     }
 
-    /// The same with arrays that there may not be. What a kernel computes in 64 bits has numbers of as many.
-    pub(crate) fn values_of<A, E>(&self, array: impl Fn(usize) -> Result<A, E>) -> Result<Vec<(&'static str, Value<A>)>, E> {
-        let wide = self.arguments.iter().any(|(name, argument)| *name == "ACC" && *argument == Argument::Type(DType::F64));
+    /// The same with arrays that there may not be. A kernel of 64-bit floats takes its numbers in as many bits.
+    pub(crate) fn values_of<A: Placed, E>(
+        &self,
+        array: impl Fn(usize) -> Result<A, E>,
+    ) -> Result<Vec<(&'static str, Value<A>)>, E> {
+        let mut wide = false;
+        for (_, argument) in &self.arguments {
+            if let Argument::Tensor(position) = *argument {
+                wide |= array(position)?.dtype() == DType::F64;
+            }
+        }
         let value = |argument: Argument| {
             Ok(match argument {
                 Argument::Tensor(position) => Value::Tensor(array(position)?),

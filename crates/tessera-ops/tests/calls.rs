@@ -287,9 +287,9 @@ fn numbers_have_the_bits_of_sums() {
     }
 }
 
-/// Every launch that takes a float in 64 bits says that it computes in them, by which it is known.
+/// No launch of an operator in 64 bits takes a float in fewer.
 #[test]
-fn launches_with_floats_name_the_type_of_their_sums() {
+fn launches_in_64_bits_take_floats_in_64() {
     let policy = "fp64".parse().expect("a policy");
     let mut seen = 0;
     let computes = |operator: &&&Operator| [operator.precisions, operator.further_precisions].concat().contains(&"fp64");

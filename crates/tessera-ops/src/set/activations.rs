@@ -58,7 +58,7 @@ macro_rules! activations {
 /// Numbers that reach where activations bend, and where they end.
 pub(crate) const WIDE: Fill = Fill::Normal { mean: 0.0, sd: 2.0 };
 
-const SLOPE: &[(&str, f64)] = &[("slope", 0.01_f32 as f64)];
+const SLOPE: &[(&str, f64)] = &[("slope", 0.01)];
 const ALPHA: &[(&str, f64)] = &[("alpha", 1.0)];
 
 /// The names of an operator's numbers.
