@@ -27,8 +27,8 @@ pub(super) use products::{Busy, Product};
 /// A warp's asynchronous operations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WarpQueues {
-    /// Generations of the cluster's barrier that this warp waited for.
-    pub(crate) cluster_generation: u64,
+    /// Generations of the cluster's barrier that each lane waited for.
+    pub(crate) cluster_generations: [u64; LANES],
     copies: VecDeque<Copy>,
     /// Closed groups of each lane.
     copy_groups: [u32; LANES],
