@@ -124,6 +124,30 @@ fn a_kernel_that_never_ends_is_stopped_in_its_loop() {
     }
 }
 
+/// Blocks that each end at once are as many as a grid may have: the launch is stopped all the same, and no larger grid is launched.
+#[test]
+fn a_grid_of_many_short_blocks_keeps_its_time() {
+    let case = Case::new();
+    for sanitize in [Sanitize::NONE, Sanitize::ALL] {
+        let limit = TimeLimit::within(std::time::Duration::from_millis(200));
+        let options = LaunchOptions { sanitize, limit, schedule: Schedule::Eager, ..LaunchOptions::default() };
+        let start = std::time::Instant::now();
+        let Err(EmuError::Fault { finding, .. }) = case.run_with("", i32::MAX as u32, 1, &options) else {
+            panic!("it has ended")
+        };
+        assert!(start.elapsed().as_secs() < 30);
+        assert_eq!(finding.kind, FindingKind::NeverEnds, "{finding}");
+        assert!(finding.message.contains("has not begun"), "{finding}");
+        // What ends in time is not told of.
+        let limit = TimeLimit::within(std::time::Duration::from_secs(60));
+        assert_eq!(case.run_with("", 100, 1, &LaunchOptions { limit, ..options }).unwrap().findings, []);
+    }
+    let Err(EmuError::Launch(message)) = case.run_with("", 1 << 31, 1, &LaunchOptions::default()) else {
+        panic!("it was launched")
+    };
+    assert!(message.contains("at most 2147483647 along x, 65535 along y and 65535 along z"), "{message}");
+}
+
 #[test]
 fn freed_memory() {
     let case = Case::new();

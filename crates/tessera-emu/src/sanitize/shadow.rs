@@ -220,11 +220,14 @@ impl GlobalShadow {
         let time = self.time;
         if let Some(own) = self.runs.0.get_mut(&run) {
             own.ended = true;
-            let known = self.known.entry(own.device).or_default();
-            known.extend((0..own.clusters).map(|number| (ClusterId { run, number }, time)));
         }
         if self.runs.0.values().all(|run| run.ended) {
             *self = GlobalShadow { last: self.last, ..GlobalShadow::default() };
+            return;
+        }
+        if let Some(own) = self.runs.0.get(&run) {
+            let known = self.known.entry(own.device).or_default();
+            known.extend((0..own.clusters).map(|number| (ClusterId { run, number }, time)));
         }
         self.forget();
     }
