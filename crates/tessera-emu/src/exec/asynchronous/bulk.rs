@@ -6,6 +6,7 @@
 use smallvec::SmallVec;
 use tessera_ptx::{Type, Word};
 
+use super::Store;
 use crate::exec::access::{Target, addresses, shifted};
 use crate::exec::tensor::Far;
 use crate::exec::undefined::{Lacking, Use, Who};
@@ -80,11 +81,6 @@ impl Job {
     /// Whether it will write to the shared memory of a block.
     pub(super) fn writes_to(&self, rank: usize) -> bool {
         matches!(&self.what, JobKind::Load { to, .. } if to.contains(&rank))
-    }
-
-    /// Whether it is a store that still reads the shared memory of a warp's block.
-    pub(super) fn reads_for(&self, warp: &Warp) -> bool {
-        (self.rank, self.warp) == (warp.rank, warp.index) && self.is_store() && !self.was_read()
     }
 }
 
@@ -231,6 +227,9 @@ impl Cluster<'_> {
                 sanitizer.will_signal(self, ticket, pc, rank, *signal);
             }
             self.sanitizer = Some(sanitizer);
+        }
+        if matches!(what, JobKind::Store { .. }) && self.launch.options.sanitize.in_flight {
+            warp.asynchronous.stores.push(Store { pc, lane, group });
         }
         let number = warp.asynchronous.bulk_issued;
         warp.asynchronous.bulk_issued += 1;
@@ -398,6 +397,7 @@ impl Cluster<'_> {
             while let Some(index) = self.jobs.iter().position(|job| job.is_due(warp, lane, closed, left, read)) {
                 self.step_job(index).map_err(|(fault, _)| fault)?;
             }
+            warp.asynchronous.stores.retain(|store| store.lane != lane || store.group + left >= closed);
             if let Some(sanitizer) = &mut self.sanitizer {
                 sanitizer.bulk_waited(warp.rank, warp.index as usize * LANES + lane, closed.saturating_sub(left), read);
             }

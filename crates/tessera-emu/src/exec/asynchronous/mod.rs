@@ -24,6 +24,14 @@ pub(crate) use bulk::Job;
 use copies::Copy;
 pub(super) use products::{Busy, Product};
 
+/// A bulk store of a lane, and its group.
+#[derive(Clone, Copy, Debug)]
+struct Store {
+    pc: u32,
+    lane: usize,
+    group: u32,
+}
+
 /// A warp's asynchronous operations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WarpQueues {
@@ -35,6 +43,8 @@ pub(crate) struct WarpQueues {
     bulk_groups: [u32; LANES],
     /// Bulk copies issued so far.
     bulk_issued: u32,
+    /// Bulk stores that their threads have not waited for, where sanitizers look.
+    stores: Vec<Store>,
     pub(in crate::exec) products: VecDeque<Product>,
     product_groups: u64,
     /// Products issued so far.
@@ -223,10 +233,10 @@ impl Cluster<'_> {
                 let fault = Fault::new(FindingKind::InFlight, lane, message).after(Some(product.pc));
                 self.pass(warp, end, fault)?;
             }
-            if let Some(job) = self.jobs.iter().find(|job| job.reads_for(warp)) {
+            if let Some(store) = warp.asynchronous.stores.first() {
                 let message =
                     "the thread ends while a bulk store may still read shared memory: no `cp.async.bulk.wait_group` follows it";
-                let fault = Fault::new(FindingKind::InFlight, job.lane, message).after(Some(job.pc));
+                let fault = Fault::new(FindingKind::InFlight, store.lane, message).after(Some(store.pc));
                 self.pass(warp, end, fault)?;
             }
             self.note_unawaited(warp);
