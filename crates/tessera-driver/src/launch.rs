@@ -29,6 +29,8 @@ pub struct Dim3 {
 impl Dim3 {
     /// One in each direction.
     pub const ONE: Dim3 = Dim3::new(1, 1, 1);
+    /// Blocks of a grid along each axis at most (CUDA C++ Programming Guide, "Compute Capabilities").
+    pub const MOST_BLOCKS: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 
     /// An extent.
     pub const fn new(x: u32, y: u32, z: u32) -> Dim3 {

@@ -344,8 +344,12 @@ impl Emulator {
     ) -> Result<Dim3, EmuError> {
         let refuse = |message: String| Err(EmuError::Launch(format!("kernel `{}`: {message}", program.name)));
         let limits = self.device.arch.limits();
-        if grid.count() == 0 || block.count() == 0 || grid.y > 65535 || grid.z > 65535 {
+        if grid.count() == 0 || block.count() == 0 {
             return refuse(format!("a grid of {grid:?} blocks of {block:?} threads cannot be launched"));
+        }
+        let [x, y, z] = Dim3::MOST_BLOCKS;
+        if grid.x > x || grid.y > y || grid.z > z {
+            return refuse(format!("a grid of {grid:?} blocks: at most {x} along x, {y} along y and {z} along z are possible"));
         }
         if block.count() > u64::from(limits.threads_per_block) || block.z > 64 {
             return refuse(format!("{} threads a block: at most {} are possible", block.count(), limits.threads_per_block));

@@ -121,6 +121,24 @@ struct Live<'a> {
     spun: Option<u64>,
 }
 
+/// The time that a launch may take, as a host thread sees it.
+struct Timer {
+    watch: Option<Watch>,
+    /// Clusters that had ended when it was last asked.
+    ended: u64,
+}
+
+impl Timer {
+    /// The time that was given, where it has passed.
+    fn is_up(&mut self, shared: &Shared, now: Instant) -> Option<Duration> {
+        let watch = self.watch.as_mut()?;
+        if std::mem::replace(&mut self.ended, shared.ended.load(Ordering::Relaxed)) != self.ended {
+            watch.block(now);
+        }
+        watch.is_up(now)
+    }
+}
+
 /// What a worker does next.
 enum Next {
     Go,
@@ -131,7 +149,7 @@ enum Next {
 fn worker(launch: &Launch<'_>, clusters: u64, share: u64, shared: &Shared) -> Outcome {
     let mut outcome = Outcome { instructions: 0, findings: Findings::default(), advice: Counts::default(), stopped: None };
     let mut live: VecDeque<Live<'_>> = VecDeque::new();
-    let (mut watch, mut ended, mut turn) = (Watch::start(launch.options.limit), 0, Instant::now());
+    let (mut timer, mut turn) = (Timer { watch: Watch::start(launch.options.limit), ended: 0 }, Instant::now());
     // Since when, and at how many moves, nothing but another device could let a cluster go on.
     let mut stuck: Option<(u64, Instant)> = None;
     // A cluster that ran long goes to the back; a new one starts as long as there is room.
@@ -152,7 +170,12 @@ fn worker(launch: &Launch<'_>, clusters: u64, share: u64, shared: &Shared) -> Ou
             },
         };
         let before = shared.moves.load(Ordering::SeqCst);
-        let result = own.cluster.run(BUDGET);
+        // Many blocks that are each short take long, too: none begins behind the end.
+        let late = if own.cluster.executed == 0 { timer.is_up(shared, Instant::now()) } else { None };
+        let result = match late {
+            Some(given) => Err(own.cluster.endless(given)),
+            None => own.cluster.run(BUDGET),
+        };
         let moved = own.cluster.moved(own.progress);
         if moved {
             shared.moves.fetch_add(1, Ordering::SeqCst);
@@ -178,12 +201,7 @@ fn worker(launch: &Launch<'_>, clusters: u64, share: u64, shared: &Shared) -> Ou
             Err(stopped) => Some(stopped),
         };
         let now = Instant::now();
-        let given = watch.as_mut().and_then(|watch| {
-            if std::mem::replace(&mut ended, shared.ended.load(Ordering::Relaxed)) != ended {
-                watch.block(now);
-            }
-            watch.is_up(now)
-        });
+        let given = timer.is_up(shared, now);
         let endless = own.cluster.executed > launch.options.most_instructions;
         let stopped = stopped.or_else(|| given.map(|given| own.cluster.endless(given)));
         let stopped = match stopped.or_else(|| endless.then(|| own.cluster.livelock())) {
@@ -209,7 +227,8 @@ fn worker(launch: &Launch<'_>, clusters: u64, share: u64, shared: &Shared) -> Ou
                     }
                     Next::Go => {
                         // So many that each gets on slowly are no kernel that never ends: one at a time comes to its end.
-                        let stays = watch.and_then(|watch| watch.turn(now)).is_some_and(|long| now.duration_since(turn) < long);
+                        let stays =
+                            timer.watch.and_then(|watch| watch.turn(now)).is_some_and(|long| now.duration_since(turn) < long);
                         if stays && own.spun.is_none() {
                             live.push_front(own);
                         } else {

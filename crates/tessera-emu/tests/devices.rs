@@ -1,9 +1,11 @@
 //! Several devices behind one driver table, and launches that run at the same time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tessera_driver::{Context, DeviceOrdinal, DevicePtr, Dim3, DriverCode, DriverError, DriverTable, Params, SharedHandle};
 use tessera_emu::{EmuOptions, Emulator, FindingKind, LaunchOptions, Queued, Sanitize, Schedule, run_together};
+use tessera_types::TimeLimit;
 
 fn table(devices: u32) -> Arc<DriverTable> {
     let options = EmuOptions { devices, multiprocessors: Some(2), ..EmuOptions::default() };
@@ -161,4 +163,23 @@ fn a_list_of_launches_comes_one_behind_the_other() {
     let streams = [(&devices[0], vec![queued("receives", &receives), queued("sends", &sends)])];
     let message = run_together(&streams, &options).expect_err("stuck").to_string();
     assert!(message.contains("no thread can go on"), "{message}");
+}
+
+/// Many blocks that are each short take long, too.
+#[test]
+fn launches_of_several_devices_keep_their_time() {
+    let devices = Emulator::group(&EmuOptions::default(), 2).expect("devices");
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n ret;\n}";
+    let module = devices[0].load(text).expect("a module");
+    let args = Params::new();
+    let run = |blocks: u32, milliseconds: u64| {
+        let limit = TimeLimit::within(Duration::from_millis(milliseconds));
+        let options = LaunchOptions { limit, ..LaunchOptions::default() };
+        let queued = |grid| Queued { module: &module, kernel: "k", grid, block: Dim3::ONE, args: &args };
+        let streams = [(&devices[0], vec![queued(Dim3::from(blocks))]), (&devices[1], vec![queued(Dim3::ONE)])];
+        run_together(&streams, &options).map_err(|error| error.to_string())
+    };
+    assert!(run(100, 60_000).is_ok());
+    let message = run(i32::MAX as u32, 200).expect_err("it has ended");
+    assert!(message.contains("has not ended after 0.2 s"), "{message}");
 }

@@ -4,20 +4,20 @@ use tessera_driver::{DevicePtr, Dim3, L2Promotion, OutOfBounds, Params, Swizzle,
 use tessera_emu::{Class, EmuError, EmuOptions, Emulator, FindingKind, LaunchOptions, Report, Sanitize, Schedule, driver};
 use tessera_types::{DType, TimeLimit};
 
-struct Case {
+pub(crate) struct Case {
     emulator: Emulator,
     data: DevicePtr,
 }
 
 impl Case {
-    fn new() -> Case {
+    pub(crate) fn new() -> Case {
         let emulator = Emulator::new(&EmuOptions::default()).unwrap();
         let data = emulator.alloc(4096).unwrap();
         emulator.write(data, &[1; 4096]).unwrap();
         Case { emulator, data }
     }
 
-    fn options() -> LaunchOptions {
+    pub(crate) fn options() -> LaunchOptions {
         LaunchOptions { sanitize: Sanitize::ALL, schedule: Schedule::Lazy, shared_bytes: 4096, ..LaunchOptions::default() }
     }
 
@@ -25,7 +25,17 @@ impl Case {
         self.run_with(body, grid, block, &Self::options())
     }
 
-    fn run_with(&self, body: &str, grid: u32, block: u32, options: &LaunchOptions) -> Result<Report, EmuError> {
+    /// Everything that a kernel is reported for, under a schedule.
+    pub(crate) fn found(&self, schedule: Schedule, (grid, block): (u32, u32), body: &str) -> Vec<(FindingKind, Class)> {
+        let findings = match self.run_with(body, grid, block, &LaunchOptions { schedule, ..Self::options() }) {
+            Ok(report) => report.findings,
+            Err(EmuError::Fault { report, .. }) => report.findings,
+            Err(error) => panic!("{error}"),
+        };
+        findings.iter().map(|finding| (finding.kind, finding.class)).collect()
+    }
+
+    pub(crate) fn run_with(&self, body: &str, grid: u32, block: u32, options: &LaunchOptions) -> Result<Report, EmuError> {
         let text = format!(
             ".version 8.0
 .target sm_90a
@@ -122,6 +132,30 @@ fn a_kernel_that_never_ends_is_stopped_in_its_loop() {
             assert!(finding.message.contains("has not ended after 0.1 s"), "{finding}");
         }
     }
+}
+
+/// Blocks that each end at once are as many as a grid may have: the launch is stopped all the same, and no larger grid is launched.
+#[test]
+fn a_grid_of_many_short_blocks_keeps_its_time() {
+    let case = Case::new();
+    for sanitize in [Sanitize::NONE, Sanitize::ALL] {
+        let limit = TimeLimit::within(std::time::Duration::from_millis(200));
+        let options = LaunchOptions { sanitize, limit, schedule: Schedule::Eager, ..LaunchOptions::default() };
+        let start = std::time::Instant::now();
+        let Err(EmuError::Fault { finding, .. }) = case.run_with("", i32::MAX as u32, 1, &options) else {
+            panic!("it has ended")
+        };
+        assert!(start.elapsed().as_secs() < 30);
+        assert_eq!(finding.kind, FindingKind::NeverEnds, "{finding}");
+        assert!(finding.message.contains("has not begun"), "{finding}");
+        // What ends in time is not told of.
+        let limit = TimeLimit::within(std::time::Duration::from_secs(60));
+        assert_eq!(case.run_with("", 100, 1, &LaunchOptions { limit, ..options }).unwrap().findings, []);
+    }
+    let Err(EmuError::Launch(message)) = case.run_with("", 1 << 31, 1, &LaunchOptions::default()) else {
+        panic!("it was launched")
+    };
+    assert!(message.contains("at most 2147483647 along x, 65535 along y and 65535 along z"), "{message}");
 }
 
 #[test]
@@ -361,6 +395,38 @@ fill:
     let late =
         product(fence, wait, use_it).replace("wgmma.fence.sync.aligned;", "wgmma.fence.sync.aligned;\n mov.f32 %d0, 0f3F800000;");
     assert_eq!(kinds(1, 128, &late), [FindingKind::InFlight]);
+}
+
+/// Shared memory ends with the block: a store must have read it by then, whenever the copy engine comes to it.
+#[test]
+fn bulk_stores_are_waited_for() {
+    let store = |behind: &str| {
+        format!(
+            "st.shared.u32 [%at], %t;\nfence.proxy.async.shared::cta;\nbar.sync 0;\nsetp.eq.u32 %p, %t, 0;\n\
+             @%p cp.async.bulk.global.shared::cta.bulk_group [%g], [%base], 256;\n{behind}"
+        )
+    };
+    let late = [(FindingKind::InFlight, Class::Wrong)];
+    for schedule in [Schedule::Eager, Schedule::Lazy, Schedule::Random, Schedule::Systematic] {
+        let found = |behind: &str| Case::new().found(schedule, (1, 64), &store(behind));
+        for wrong in [
+            "",
+            "@%p cp.async.bulk.commit_group;",
+            // What is in no group is not waited for, and one thread does not wait for another.
+            "@%p cp.async.bulk.wait_group 0;",
+            "@%p cp.async.bulk.commit_group;\n@%p cp.async.bulk.wait_group 1;",
+            "@%p cp.async.bulk.commit_group;\n@!%p cp.async.bulk.wait_group 0;",
+        ] {
+            assert_eq!(found(wrong), late, "{schedule:?}: {wrong}");
+        }
+        for right in [
+            "cp.async.bulk.wait_group 0;",
+            "cp.async.bulk.wait_group.read 0;",
+            "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 1;",
+        ] {
+            assert_eq!(found(&format!("cp.async.bulk.commit_group;\n{right}")), [], "{schedule:?}: {right}");
+        }
+    }
 }
 
 #[test]

@@ -4,14 +4,12 @@
 //! a file that holds compiled kernels holds it with the code.
 
 use serde::{Deserialize, Serialize};
+use tessera_driver::Dim3;
 use tessera_ir::{Abi, Diagnostic, Span, TileCount};
 
 use crate::argument::{Argument, Flat};
 use crate::array::Placed;
 use crate::check::Checker;
-
-/// The most blocks along each axis of a grid.
-const MOST_BLOCKS: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 
 /// How many blocks a launch has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +103,7 @@ impl Interface {
 /// # Errors
 /// The axis that has too many.
 pub fn check_grid(grid: [u32; 3]) -> Result<(), Box<Diagnostic>> {
-    for ((axis, &blocks), most) in ["x", "y", "z"].iter().zip(&grid).zip(MOST_BLOCKS) {
+    for ((axis, &blocks), most) in ["x", "y", "z"].iter().zip(&grid).zip(Dim3::MOST_BLOCKS) {
         if blocks > most {
             let message = format!("the grid has {blocks} blocks along {axis}, at most {most} are possible");
             return Err(Box::new(Diagnostic::bare("grid", message).help("put the long axis along x, or more work into a block")));

@@ -107,7 +107,7 @@ impl Cluster<'_> {
     ) -> Result<Outcome, Fault> {
         match op {
             Op::Barrier { kind, id, count, aligned, by } => {
-                return self.block_barrier(warp, fragment, pc, active, *kind, (*id, *count), *aligned, warp.predicate(*by));
+                return self.block_barrier(warp, fragment, active, *kind, (*id, *count), *aligned, warp.predicate(*by));
             }
             Op::ClusterArrive { relaxed } => {
                 self.progress += 1;
@@ -120,12 +120,14 @@ impl Cluster<'_> {
                 if state.woken {
                     state.woken = false;
                 } else {
-                    let generation = warp.asynchronous.cluster_generation;
+                    let generation = warp.asynchronous.cluster_generations[active.trailing_zeros() as usize];
                     if self.cluster_barrier.generation <= generation {
                         return Ok(Outcome::Park(Wait::Cluster { generation }));
                     }
                 }
-                warp.asynchronous.cluster_generation += 1;
+                for lane in lanes(active) {
+                    warp.asynchronous.cluster_generations[lane] += 1;
+                }
                 self.sync_acquire(warp, active, SyncObject::Cluster);
             }
             Op::Fence { scope } => self.fence(warp, active, *scope),
@@ -155,7 +157,6 @@ impl Cluster<'_> {
         &mut self,
         warp: &mut Warp,
         fragment: usize,
-        pc: u32,
         active: u32,
         kind: BarrierKind,
         (id, count): (u32, Option<u32>),
@@ -172,19 +173,11 @@ impl Cluster<'_> {
             self.finish_barrier(warp, active, kind, id);
             return Ok(Outcome::Next);
         }
-        let mask = active;
-        // `.aligned` asks for all lanes of the warp at this very instruction.
-        let strict = aligned && self.launch.options.sanitize.barriers && active != warp.live;
-        let here = |part: &super::Fragment| part.pc == pc && matches!(part.wait, Wait::Members { .. });
-        if strict {
-            let together = warp.fragments.iter().filter(|part| here(part)).fold(active, |mask, part| mask | part.mask);
-            if together != warp.live {
-                return Ok(Outcome::Park(Wait::Members { mask: active }));
-            }
-            for part in warp.fragments.iter_mut().filter(|part| here(part)) {
-                part.wait = Wait::Ready;
-            }
+        // `.aligned` asks for all lanes of the warp at this very instruction; they come to the barrier as one.
+        if aligned && self.launch.options.sanitize.barriers && active != warp.live {
+            return Ok(if warp.meet(fragment, active) { Outcome::Parted } else { Outcome::Park(Wait::Members { mask: active }) });
         }
+        let mask = active;
         let expected = match count {
             None => None,
             Some(slot) => {

@@ -1,4 +1,4 @@
-//! How the lanes of a warp part at branches and meet again.
+//! How the lanes of a warp part at branches and meet again: where the branch's paths do, or at an instruction that all must come to.
 
 use super::{Fragment, Join, Wait, Warp};
 use crate::program::NOWHERE;
@@ -84,6 +84,23 @@ impl Warp {
                 join.arrived = 0;
             }
         }
+    }
+
+    /// Lanes come to an instruction at which all of the warp must stand. Whether the others wait there: then they are one again, which
+    /// executes it. Nobody is left whom a join could wait for.
+    pub(super) fn meet(&mut self, fragment: usize, active: u32) -> bool {
+        let Fragment { pc, call, .. } = self.fragments[fragment];
+        let waits = |part: &Fragment| match part.wait {
+            Wait::Members { mask } if (part.pc, part.call) == (pc, call) => mask,
+            _ => 0,
+        };
+        if self.fragments.iter().fold(active, |mask, part| mask | waits(part)) != self.live {
+            return false;
+        }
+        self.joins.clear();
+        self.fragments.clear();
+        self.fragments.push(Self::ready(pc, self.live, NOWHERE, call));
+        true
     }
 
     /// Lanes part: each group goes on at its place, the first as this fragment, until all meet.

@@ -242,6 +242,7 @@ impl Cluster<'_> {
                 for part in &warp.fragments {
                     let line = self.launch.program.meta.get(part.pc as usize).map_or(0, |meta| meta.line);
                     let what = match part.wait {
+                        Wait::Ready if warp.executed == 0 => "has not begun".to_owned(),
                         Wait::Ready => self.repeats(part.pc),
                         Wait::Members { .. } => {
                             let absent = warp.live & !part.mask;

@@ -6,6 +6,7 @@
 use smallvec::SmallVec;
 use tessera_ptx::{Type, Word};
 
+use super::Store;
 use crate::exec::access::{Target, addresses, shifted};
 use crate::exec::tensor::Far;
 use crate::exec::undefined::{Lacking, Use, Who};
@@ -14,7 +15,7 @@ use crate::finding::FindingKind;
 use crate::lanes::{LANES, lanes};
 use crate::options::Schedule;
 use crate::program::{Addr, Bulk, BulkEnd, Change, Reg, Signal, Space, Window};
-use crate::sanitize::{JobAccess, Ticket};
+use crate::sanitize::{JobAccess, JobPart, Ticket};
 use crate::tensor_map;
 
 /// A bulk copy or an asynchronous store.
@@ -65,6 +66,10 @@ impl Job {
         matches!(self.what, JobKind::Store { read: Some(_), .. })
     }
 
+    fn part(&self) -> JobPart {
+        JobPart { ticket: self.ticket, pc: self.pc, lane: None }
+    }
+
     fn who(&self) -> Who {
         Who { rank: self.rank, thread: self.warp as usize * LANES + self.lane, pc: self.pc }
     }
@@ -81,11 +86,11 @@ impl Job {
     pub(super) fn writes_to(&self, rank: usize) -> bool {
         matches!(&self.what, JobKind::Load { to, .. } if to.contains(&rank))
     }
+}
 
-    /// Whether it is a store that still reads the shared memory of a warp's block.
-    pub(super) fn reads_for(&self, warp: &Warp) -> bool {
-        (self.rank, self.warp) == (warp.rank, warp.index) && self.is_store() && !self.was_read()
-    }
+/// Bytes of an element that a bulk copy reduces.
+fn width_of(ty: Option<Type>) -> u32 {
+    ty.map_or(4, |ty| ty.bits() / 8)
 }
 
 /// Places without where they stand in a box.
@@ -232,6 +237,9 @@ impl Cluster<'_> {
             }
             self.sanitizer = Some(sanitizer);
         }
+        if matches!(what, JobKind::Store { .. }) && self.launch.options.sanitize.in_flight {
+            warp.asynchronous.stores.push(Store { pc, lane, group });
+        }
         let number = warp.asynchronous.bulk_issued;
         warp.asynchronous.bulk_issued += 1;
         self.jobs.push(Job { pc, rank: warp.rank, warp: warp.index, lane, number, group, what, ticket });
@@ -290,7 +298,7 @@ impl Cluster<'_> {
         let (to, offset, signal) = (to.clone(), *offset, *signal);
         for rank in to {
             let how = match reduce {
-                Some(_) => JobAccess::Update,
+                Some((_, ty)) => JobAccess::Update { width: width_of(ty) },
                 None => {
                     JobAccess::writing(self.sanitizer.is_some() && self.read_near(rank, offset, data.len() as u32, mode) == data)
                 }
@@ -298,7 +306,7 @@ impl Cluster<'_> {
             match reduce {
                 None => self.write_near(rank, offset, &data, mode),
                 Some((how, ty)) => {
-                    let width = ty.map_or(4, |ty| ty.bits() / 8) as usize;
+                    let width = width_of(ty) as usize;
                     for (index, cell) in data.chunks_exact(width).enumerate() {
                         let mut word = [0; 8];
                         word[..width].copy_from_slice(cell);
@@ -314,7 +322,7 @@ impl Cluster<'_> {
                 self.bring_undefined(rank, offset, (data.len() as u32, mode), &lacking);
             }
             let written = (Target::Shared { rank, offset }, data.len() as u32);
-            self.observe_job((job.pc, job.ticket), &source, &[written], how);
+            self.observe_job(job.part(), &source, &[written], how);
             // A multicast reads once.
             source.clear();
             if let Some(sanitizer) = &mut self.sanitizer {
@@ -336,7 +344,7 @@ impl Cluster<'_> {
         self.need_near(*offset, to, who);
         *read = Some(self.read_near(job.rank, *offset, bytes, to.swizzle()));
         let source = (Target::Shared { rank: job.rank, offset: *offset }, bytes);
-        self.observe_job((job.pc, job.ticket), &[source], &[], JobAccess::Read);
+        self.observe_job(job.part(), &[source], &[], JobAccess::Read);
         self.jobs.push(job);
     }
 
@@ -350,12 +358,12 @@ impl Cluster<'_> {
             self.pass_at((job.rank, job.warp), pc, fault)?;
         }
         let how = match reduce {
-            Some(_) => JobAccess::Update,
+            Some((_, ty)) => JobAccess::Update { width: width_of(*ty) },
             None => JobAccess::writing(before.is_some() && self.fetch(to, job.lane).ok() == before),
         };
         let reduces = reduce.is_some();
         self.written_far(&written, reduces, who);
-        self.observe_job((job.pc, job.ticket), &[], &places(&written), how);
+        self.observe_job(job.part(), &[], &places(&written), how);
         Ok(())
     }
 
@@ -379,8 +387,8 @@ impl Cluster<'_> {
             }
         }
         let total = bytes * values.len() as u32;
-        let how = if reduce.is_some() { JobAccess::Update } else { JobAccess::writing(same) };
-        self.observe_job((job.pc, job.ticket), &[], &[(to, total)], how);
+        let how = if reduce.is_some() { JobAccess::Update { width: bytes } } else { JobAccess::writing(same) };
+        self.observe_job(job.part(), &[], &[(to, total)], how);
         if let Some(sanitizer) = &mut self.sanitizer {
             sanitizer.signal(job.ticket, signal.0, signal.1);
         }
@@ -398,6 +406,7 @@ impl Cluster<'_> {
             while let Some(index) = self.jobs.iter().position(|job| job.is_due(warp, lane, closed, left, read)) {
                 self.step_job(index).map_err(|(fault, _)| fault)?;
             }
+            warp.asynchronous.stores.retain(|store| store.lane != lane || store.group + left >= closed);
             if let Some(sanitizer) = &mut self.sanitizer {
                 sanitizer.bulk_waited(warp.rank, warp.index as usize * LANES + lane, closed.saturating_sub(left), read);
             }

@@ -18,23 +18,33 @@ use crate::finding::{Finding, FindingKind};
 use crate::lanes::{FULL, LANES, lanes};
 use crate::options::Schedule;
 use crate::program::Op;
-use crate::sanitize::{JobAccess, Ticket};
+use crate::sanitize::{JobAccess, JobPart, Ticket};
 
 pub(crate) use bulk::Job;
 use copies::Copy;
 pub(super) use products::{Busy, Product};
 
+/// A bulk store of a lane, and its group.
+#[derive(Clone, Copy, Debug)]
+struct Store {
+    pc: u32,
+    lane: usize,
+    group: u32,
+}
+
 /// A warp's asynchronous operations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WarpQueues {
-    /// Generations of the cluster's barrier that this warp waited for.
-    pub(crate) cluster_generation: u64,
+    /// Generations of the cluster's barrier that each lane waited for.
+    pub(crate) cluster_generations: [u64; LANES],
     copies: VecDeque<Copy>,
     /// Closed groups of each lane.
     copy_groups: [u32; LANES],
     bulk_groups: [u32; LANES],
     /// Bulk copies issued so far.
     bulk_issued: u32,
+    /// Bulk stores that their threads have not waited for, where sanitizers look.
+    stores: Vec<Store>,
     pub(in crate::exec) products: VecDeque<Product>,
     product_groups: u64,
     /// Products issued so far.
@@ -114,13 +124,13 @@ impl Cluster<'_> {
     }
 
     /// Tells the sanitizer what a job reads and writes, and how it writes.
-    fn observe_job(&mut self, (pc, ticket): (u32, Ticket), read: &[(Target, u32)], write: &[(Target, u32)], how: JobAccess) {
+    fn observe_job(&mut self, by: JobPart, read: &[(Target, u32)], write: &[(Target, u32)], how: JobAccess) {
         let Some(mut sanitizer) = self.sanitizer.take() else { return };
         for &(target, bytes) in read {
-            sanitizer.job_access(self, ticket, pc, target, bytes, JobAccess::Read);
+            sanitizer.job_access(self, by, target, bytes, JobAccess::Read);
         }
         for &(target, bytes) in write {
-            sanitizer.job_access(self, ticket, pc, target, bytes, how);
+            sanitizer.job_access(self, by, target, bytes, how);
         }
         self.sanitizer = Some(sanitizer);
     }
@@ -223,10 +233,10 @@ impl Cluster<'_> {
                 let fault = Fault::new(FindingKind::InFlight, lane, message).after(Some(product.pc));
                 self.pass(warp, end, fault)?;
             }
-            if let Some(job) = self.jobs.iter().find(|job| job.reads_for(warp)) {
+            if let Some(store) = warp.asynchronous.stores.first() {
                 let message =
                     "the thread ends while a bulk store may still read shared memory: no `cp.async.bulk.wait_group` follows it";
-                let fault = Fault::new(FindingKind::InFlight, job.lane, message).after(Some(job.pc));
+                let fault = Fault::new(FindingKind::InFlight, store.lane, message).after(Some(store.pc));
                 self.pass(warp, end, fault)?;
             }
             self.note_unawaited(warp);
