@@ -32,11 +32,6 @@ impl Metadata {
         let of_row = self.registers.len() / rows;
         (self.registers[row * of_row + step / self.each], (step % self.each) as u32)
     }
-
-    /// All of them.
-    pub(super) fn registers(&self) -> impl Iterator<Item = Reg> + '_ {
-        self.registers.iter().copied()
-    }
 }
 
 impl Lowering<'_> {

@@ -191,7 +191,7 @@ impl Lowering<'_> {
         Ok(all.into_iter().collect())
     }
 
-    /// The registers that say where the left factor of a product stands that is stored by half. They stay as they are until the product has ended.
+    /// The registers that say where the left factor of a product stands that is stored by half. Instructions read them when they start.
     fn group_places(&mut self, places: Value, (atom, grid): (&MmaAtom, WarpGrid), dtype: DType) -> Lowered<Metadata> {
         let layout = self.layout(places)?;
         let words = layout.shape()[1];
@@ -199,9 +199,7 @@ impl Lowering<'_> {
             return Err(self.broken("places of a left factor that do not lie as the instruction takes them"));
         }
         let regs = self.regs(places)?;
-        let metadata = self.metadata(dtype, &regs, words);
-        self.in_flight.extend(metadata.registers());
-        Ok(metadata)
+        Ok(self.metadata(dtype, &regs, words))
     }
 
     /// A product whose sums over `depth` elements of the contraction are added to the accumulator by each thread. Sums of at most

@@ -33,8 +33,8 @@ pub struct WgmmaOptions {
     pub accumulate: Option<Value>,
     /// `D = AB`, into registers that held nothing; the accumulators only say how many there are.
     pub fresh: bool,
-    /// Half of A is stored: the register that says where each two of four neighbours stood, which must stay as it is as registers of A must, and
-    /// which threads of a quad hold that.
+    /// Half of A is stored: the register that says where each two of four neighbours stood, which is read when the product starts, and which threads of
+    /// a quad hold that.
     pub sparse: Option<(Value, u32)>,
     /// `-A`
     pub negate_a: bool,
