@@ -26,8 +26,8 @@ use super::queue::range;
 use super::roles::is_free;
 use crate::rewrite::{copy, drop_dead};
 
-/// Registers of a thread for what is loaded a round ahead: scales, not factors.
-const REGISTERS: u64 = 3;
+/// Registers of a thread for what is loaded a round ahead: scales, and where a factor stands that is stored by half, not factors.
+const REGISTERS: u64 = 4;
 
 /// Loads of a loop that are made a round ahead.
 struct Early {
