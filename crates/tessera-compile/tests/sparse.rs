@@ -130,7 +130,8 @@ fn agrees(case: &Case, sizes: [i64; 3]) {
         let text = in_lockstep(&launch, arch, &mut threads).unwrap_or_else(|error| panic!("{what} {arch}: {error}"));
         check("lock-step", &threads);
         let kernel = lowered(&compiled, arch).unwrap_or_else(|error| panic!("{what} {arch}: {error}"));
-        let instruction = if arch.has_wgmma() { "wgmma.mma_async.sp.sync.aligned" } else { "mma.sp::ordered_metadata.sync.aligned" };
+        let instruction =
+            if arch.has_wgmma() { "wgmma.mma_async.sp.sync.aligned" } else { "mma.sp::ordered_metadata.sync.aligned" };
         assert!(kernel.ptx().contains(instruction), "{what} {arch}:\n{text}");
         let mut emulated = given.clone();
         run(&kernel, launch.grid, &mut emulated).unwrap_or_else(|error| panic!("{what} {arch}: {error}"));
@@ -190,11 +191,11 @@ fn wrong_selectors_and_metadata_are_found() {
     for (what, instruction, change) in mutants {
         let is_it = |line: &&str| line.trim_start().starts_with(instruction);
         let lines = kernel.ptx();
-        let text: String =
-            lines.lines().map(|line| if is_it(&line) { change(line) } else { line.to_string() } + "\n").collect();
+        let text: String = lines.lines().map(|line| if is_it(&line) { change(line) } else { line.to_string() } + "\n").collect();
         assert_eq!(text.trim_end() == lines.trim_end(), what == "as it is", "{what}: the text");
         let mut emulated = data(&case, WHOLE);
-        printed_by(LaunchOptions::default(), (&kernel, &text), launch.grid, &mut emulated).unwrap_or_else(|error| panic!("{what}: {error}"));
+        printed_by(LaunchOptions::default(), (&kernel, &text), launch.grid, &mut emulated)
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(wrong(&case, WHOLE, &emulated[3]).is_none(), what == "as it is", "{what}: the sums");
     }
 }

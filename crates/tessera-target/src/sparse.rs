@@ -87,7 +87,9 @@ impl Lowering<'_> {
         let depth = right.shape()[0];
         let fits = |sharing: &Sharing| {
             let operand = |which, layout: &Distribution| sharing.operand(which, shape(layout)).is_some_and(|own| own == *layout);
-            operand(Operand::A, &left) && operand(Operand::B, &right) && sharing.places(shape(&words)).is_some_and(|own| own == words)
+            operand(Operand::A, &left)
+                && operand(Operand::B, &right)
+                && sharing.places(shape(&words)).is_some_and(|own| own == words)
         };
         let Some(sharing) = Sharing::by(atom, &out, depth).filter(fits) else {
             return Err(self.unsupported("tiles that do not lie in registers as the instruction takes them are no factors of it"));
@@ -108,7 +110,8 @@ impl Lowering<'_> {
                 let (places, selector) = metadata.at((row, step), rows);
                 let a = &a[(row * steps + step) * size..][..size];
                 for column in 0..across / each {
-                    let halves = [2 * step, 2 * step + 1].into_iter().flat_map(|half| &b[half * across + column * each..][..each]);
+                    let halves =
+                        [2 * step, 2 * step + 1].into_iter().flat_map(|half| &b[half * across + column * each..][..each]);
                     let b: Vec<Reg> = halves.copied().collect();
                     let c = &mut results[row * (across / each) + column];
                     *c = self.b.mma_sparse(&name, [a, &b, c], places, selector);

@@ -170,10 +170,8 @@ impl Anchors {
     fn choose(&self, func: &Func, op: Op, units: &Units, warps: u32) -> Result<Product, Diagnostic> {
         let warps = u64::from(warps);
         if func.ops[op].places().is_some() {
-            return warpgroups(func, op, units, warps).or_else(|| sparse(func, op, units, warps)).ok_or_else(|| {
-                Diagnostic::error("tile-layout", func.ops[op].span, format!("`{}` has no product of these tiles whose left factor is stored by half", units.arch))
-                    .help("sm_80 is the first target that has one; it takes rows by 16, columns by 8, and 32 of the contraction, in `float16` and `bfloat16`")
-            });
+            let chosen = warpgroups(func, op, units, warps).or_else(|| sparse(func, op, units, warps));
+            return chosen.ok_or_else(|| no_sparse_product(func, op, units.arch));
         }
         let chosen = warpgroups(func, op, units, warps)
             .or_else(|| instruction(func, op, units, warps))
@@ -559,6 +557,13 @@ fn instruction_of(dtype: DType, func: &Func, op: Op, k: u64, units: &Units, warp
         acc: operand(Operand::C, [m, n])?,
         places: None,
     })
+}
+
+fn no_sparse_product(func: &Func, op: Op, arch: Arch) -> Diagnostic {
+    let message = format!(
+        "`{arch}` has no product of these tiles whose left factor is stored by half: from sm_80 on there is one of 16 rows, 8 columns and 32 of the contraction"
+    );
+    Diagnostic::error("tile-layout", func.ops[op].span, message)
 }
 
 /// The fragments of a product whose left factor is stored by half, in registers: the instruction takes twice as many steps as one of these.

@@ -292,7 +292,8 @@ impl Machine<'_> {
             let lhs = self.factor_value(&flight.lhs, active, span)?;
             let rhs = self.factor_value(&flight.rhs, active, span)?;
             // SAFETY: passed on.
-            let outputs = unsafe { self.delegate(flight.op, [lhs, rhs, acc].into_iter().chain(flight.places.clone()).map(Feed::Tile))? };
+            let outputs =
+                unsafe { self.delegate(flight.op, [lhs, rhs, acc].into_iter().chain(flight.places.clone()).map(Feed::Tile))? };
             for output in outputs {
                 let _ = flight.value.set(output);
             }

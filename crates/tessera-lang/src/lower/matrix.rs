@@ -227,7 +227,10 @@ impl Lowerer<'_> {
                 Diagnostic::error(
                     id::BROADCAST,
                     args.call,
-                    format!("values {} with places {} do not stand for rows that {} could multiply", shapes[0], shapes[1], shapes[2]),
+                    format!(
+                        "values {} with places {} do not stand for rows that {} could multiply",
+                        shapes[0], shapes[1], shapes[2]
+                    ),
                 )
                 .also(at[0].1, format!("this is {}", at[0].0.describe()))
                 .help("of M x K elements values are M x K/2 and places M x K/32, K a multiple of 32; the right operand is K x N"),

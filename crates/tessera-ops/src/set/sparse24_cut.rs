@@ -27,7 +27,7 @@ const INSTRUCTION: u64 = 32;
 /// Bytes that an instruction reads of shared memory in a clock, and that come to a multiprocessor in one.
 const SHARED: f64 = 128.0;
 const COMES: f64 = 64.0;
-/// Clocks of a tile beside its rounds: until its first factors come, and for each element that it stores.
+/// Clocks beside rounds: until a block's first factors come, and for each element that a tile stores.
 const START: f64 = 1500.0;
 const STORED: f64 = 1.0 / 32.0;
 /// Bytes of slots that a block has, of which it wants two at least.
@@ -87,9 +87,12 @@ impl Choice {
         // What neighbours bring comes to each of them all the same, and is asked for once.
         let alone = if self.cluster == 0 { 1.25 } else { 1.0 };
         let comes = (depth * (rows + 2 * columns)) as f64 / COMES * alone;
-        let tile = k.div_ceil(depth) as f64 * read.max(comes) + START + STORED * (rows * columns) as f64;
+        let tile = k.div_ceil(depth) as f64 * read.max(comes) + STORED * (rows * columns) as f64;
         let tiles = m.div_ceil(rows) * n.div_ceil(columns);
-        tiles.div_ceil(u64::from(arch.multiprocessors())) as f64 * tile
+        let rounds = tiles.div_ceil(u64::from(arch.multiprocessors())) as f64;
+        // A block that stays brings the next tile's factors while it stores.
+        let starts = if self.sharing == Sharing::Blocks { 1.0 } else { rounds };
+        rounds * tile + starts * START
     }
 
     /// What [`Choice::way`] gives.
@@ -176,7 +179,11 @@ const COLUMNS: u64 = 128;
 const STEPS: u64 = 64;
 
 /// The launches of a product by warps, of copies in whole blocks and rounds.
-pub(super) fn by_warps(tensors: &mut Vec<TensorSpec>, [m, n, k]: [u64; 3], machine: Machine) -> Result<Vec<LaunchSpec>, Unsupported> {
+pub(super) fn by_warps(
+    tensors: &mut Vec<TensorSpec>,
+    [m, n, k]: [u64; 3],
+    machine: Machine,
+) -> Result<Vec<LaunchSpec>, Unsupported> {
     let whole = [m.next_multiple_of(ROWS), n.next_multiple_of(COLUMNS), k.next_multiple_of(STEPS)];
     let mut launches = copies(tensors, whole, machine)?;
     let arguments = [(ARRAYS[0], 4), (ARRAYS[1], 5), (ARRAYS[2], 6), (ARRAYS[3], 3)];

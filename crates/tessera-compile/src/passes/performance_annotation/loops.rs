@@ -53,8 +53,8 @@ fn work(func: &Func, block: tessera_ir::Block) -> Option<u64> {
                         | TileOp::NamedArrive { .. }
                         | TileOp::GroupTurn { .. }
                 ) | OpKind::Schedule(
-            ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFScaled {} | ScheduleOp::MmaFSparse {},
-        )
+                    ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFScaled {} | ScheduleOp::MmaFSparse {},
+                )
             );
         let nested = matches!(
             data.kind,

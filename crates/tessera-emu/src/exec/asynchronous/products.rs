@@ -59,7 +59,17 @@ impl Cluster<'_> {
                 let thread = warp.index as usize * LANES;
                 let ticket = self.sanitizer.as_mut().map(|sanitizer| sanitizer.product_issued(warp.rank, thread, number));
                 let ticket = ticket.unwrap_or_default();
-                warp.asynchronous.products.push_back(Product { pc, number, group, a, b, accumulate, metadata, done: false, ticket });
+                warp.asynchronous.products.push_back(Product {
+                    pc,
+                    number,
+                    group,
+                    a,
+                    b,
+                    accumulate,
+                    metadata,
+                    done: false,
+                    ticket,
+                });
                 warp.asynchronous.issued += 1;
                 self.progress += 1;
                 self.watch_registers(warp);
