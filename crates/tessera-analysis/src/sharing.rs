@@ -87,6 +87,25 @@ impl Sharing {
         })
     }
 
+    /// The layout of the words `[m, k / 32]` that say where the elements of a left factor stand that is stored by half.
+    pub fn places(&self, shape: [u64; 2]) -> Option<Distribution> {
+        let Sharing { atom, grid, copies, together } = self;
+        if !together {
+            return if *copies == 1 { atom.places(shape, *grid).ok() } else { None };
+        }
+        let fragment = atom.place_words(shape[1]);
+        let count = |dim: usize, step: u64| {
+            let whole = shape[dim].is_multiple_of(step) && (shape[dim] / step).is_power_of_two();
+            whole.then(|| LinearLayout::identity(Axis::Register, shape[dim] / step, dim, 2))
+        };
+        let core = fragment
+            .product(&count(1, fragment.extent(1))?)
+            .product(&count(0, grid.m * atom.m)?)
+            .product(&LinearLayout::identity(Axis::Warp, grid.m, 0, 2))
+            .product(&LinearLayout::replicated(Axis::Warp, grid.n * copies, 2));
+        Distribution::new(&shape, core, grid.warps() * copies).ok()
+    }
+
     /// The layout of an operand, or of some whole steps of the contraction of one: `[m, k]`, `[k, n]` or `[m, n]`.
     pub fn operand(&self, operand: Operand, shape: [u64; 2]) -> Option<Distribution> {
         let Sharing { atom, grid, copies, together } = self;

@@ -24,7 +24,7 @@ pub fn order_of_sums(func: &Func, threads: Option<u32>) -> String {
     for op in func.linked_ops() {
         let data = &func.ops[op];
         let part = match &data.kind {
-            OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaFScaled {}) => {
+            OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaFScaled {} | ScheduleOp::MmaFSparse {}) => {
                 let Type::Tile(tile) = func.ty(data.one(0)) else { continue };
                 tile.shape.last().map(|depth| format!("mma {depth}"))
             }

@@ -117,7 +117,7 @@ const OPEN: [Open; 38] = [
     (BOTH, ["sort", "move", "keys"], &[("int32", 4608)]),
     (BOTH, ["sort", "move", "order"], &[("int32", 4608)]),
     (BOTH, ["sort", "move", "values"], &[("int32", 4608)]),
-    (BOTH, ["sparse24_gemm", "product", ""], &[("bf16", 5120), ("fp16", 5120)]),
+    (&[Arch::Sm80], ["sparse24_gemm", "product", ""], &[("bf16", 5120), ("fp16", 5120)]),
     (BOTH, ["top_k", "select", "smallest"], &[("fp64", 8)]),
 ];
 

@@ -41,6 +41,7 @@ mod refusals;
 mod rewrites;
 mod row_split;
 mod search;
+mod sparse;
 mod stages;
 mod sums;
 mod target;

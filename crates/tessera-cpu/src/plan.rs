@@ -324,6 +324,15 @@ pub(crate) struct Mma {
     pub(crate) scales: Option<[(Place, DType, usize); 2]>,
 }
 
+/// The same with a left factor that is stored by half: the product's contraction counts what is stored.
+#[derive(Clone, Debug)]
+pub(crate) struct SparseMma {
+    pub(crate) mma: Mma,
+    /// Words that say where the elements of a row stand.
+    pub(crate) places: Place,
+    pub(crate) span: Span,
+}
+
 /// A loop `acc = mma(load, load, acc)` over the tiles of the K axis, run as one product.
 #[derive(Clone, Debug)]
 pub(crate) struct Product {
@@ -435,6 +444,7 @@ pub(crate) enum Inst {
         unpack: bool,
     },
     Mma(Box<Mma>),
+    SparseMma(Box<SparseMma>),
     Product(Box<Product>),
     /// A reduction by a region, as a tree over neighbours.
     ReduceTree {

@@ -536,7 +536,7 @@ impl<'a> Emit<'a, '_> {
             }
             (Factor::Tile(lhs) | Factor::Buffer(lhs), Factor::Buffer(rhs)) => {
                 let kind = TileOp::MmaShared { fast_acc: false, lhs_signedness: SIGNED, rhs_signedness: SIGNED };
-                Ok(self.value(kind, &[&[lhs], &[rhs], &[acc]], ty))
+                Ok(self.value(kind, &[&[lhs], &[rhs], &[acc], &[]], ty))
             }
             (Factor::Buffer(lhs), Factor::Tile(rhs)) => {
                 let loaded = self.tile_type(factors[0])?;

@@ -275,3 +275,139 @@ fn a_choice_of_threads_that_there_are_not_is_refused() {
         assert!(message.contains(&format!("below {}", case.selectors)), "{message}");
     }
 }
+
+/// Columns of a warpgroup's product.
+const COLUMNS: usize = 16;
+
+/// Threads of a warpgroup put A, of which half is stored, and B into shared memory, K-major and not swizzled, multiply, and store their sums.
+/// The register with the metadata is written again while the product is under way.
+fn warpgroup_kernel(selector: u32) -> String {
+    let list = (0..COLUMNS / 2).map(|i| format!("%d{i}")).collect::<Vec<_>>().join(", ");
+    let zeros: String = (0..COLUMNS / 2).map(|i| format!("    mov.f32 %d{i}, 0f3f800000;\n")).collect();
+    let stores: String = (0..COLUMNS / 2).map(|i| format!("    st.global.f32 [%pc+{}], %d{i};\n", i * 4)).collect();
+    let copies: String =
+        (0..6).map(|i| format!("    ld.global.b32 %v, [%pa+{}];\n    st.shared.b32 [%at+{}], %v;\n", i * 512, i * 512)).collect();
+    // Bytes from 8 rows to the next, and from 16 bytes of a row to the next, in units of 16; A has 2048 bytes.
+    let (a, b) = (0x10_0008_0000_u64, 0x20_0008_0000_u64 + (2048 >> 4));
+    format!(
+        ".version 8.5
+.target sm_90a
+.address_size 64
+.extern .shared .align 1024 .b8 dynamic[];
+.visible .entry product(.param .u64 a, .param .u64 c, .param .u64 e) .reqntid 128
+{{
+    .reg .pred %yes;
+    .reg .b32 %t, %v, %at, %base, %e;
+    .reg .f32 %d<{regs}>;
+    .reg .b64 %pa, %pc, %pe, %o, %da, %db, %s;
+    mov.u32 %t, %tid.x;
+    mul.wide.u32 %o, %t, 4;
+    ld.param.u64 %pa, [a];
+    add.u64 %pa, %pa, %o;
+    ld.param.u64 %pe, [e];
+    add.u64 %pe, %pe, %o;
+    ld.global.b32 %e, [%pe];
+    mul.wide.u32 %o, %t, {bytes};
+    ld.param.u64 %pc, [c];
+    add.u64 %pc, %pc, %o;
+    mov.u32 %base, dynamic;
+    mad.lo.u32 %at, %t, 4, %base;
+{copies}    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    shr.u32 %base, %base, 4;
+    cvt.u64.u32 %s, %base;
+    add.u64 %da, %s, {a};
+    add.u64 %db, %s, {b};
+    setp.eq.u32 %yes, 0, 0;
+{zeros}    wgmma.fence.sync.aligned;
+    wgmma.mma_async.sp.sync.aligned.m64n{COLUMNS}k32.f32.f16.f16 {{{list}}}, %da, %db, %e, {selector}, %yes, 1, 1, 0, 0;
+    wgmma.commit_group.sync.aligned;
+    mov.b32 %e, 0;
+    wgmma.wait_group.sync.aligned 0;
+{stores}    ret;
+}}",
+        regs = COLUMNS / 2,
+        bytes = COLUMNS / 2 * 4,
+    )
+}
+
+/// Row by row the sums of a warpgroup whose product has the one selector while threads give what the other argument says.
+fn multiplied_by_warpgroup(selector: u32, given: u32, row_places: &dyn Fn(usize) -> u64) -> Result<Vec<u32>, EmuError> {
+    let case = &case("f16", 32, 2);
+    let mut memory = vec![0u8; 3072];
+    let mut put = |at: usize, value: i32| memory[at..at + 2].copy_from_slice(&(case.code(value) as u16).to_le_bytes());
+    for row in 0..64 {
+        for at in 0..16 {
+            put(row / 8 * 256 + at / 8 * 128 + row % 8 * 16 + at % 8 * 2, a_value(row, at));
+        }
+    }
+    for column in 0..COLUMNS {
+        for k in 0..32 {
+            put(2048 + column / 8 * 512 + k / 8 * 128 + column % 8 * 16 + k % 8 * 2, b_value(k, column));
+        }
+    }
+    let words: Vec<u32> =
+        (0..4).flat_map(|warp| case.spread(&std::array::from_fn(|row| row_places(16 * warp + row)), given)).collect();
+    let emulator = Emulator::new(&EmuOptions::default()).unwrap();
+    let memory_of = |bytes: &[u8]| {
+        let at = emulator.alloc(bytes.len() as u64).unwrap();
+        emulator.write(at, bytes).unwrap();
+        at
+    };
+    let sums = memory_of(&[0; 64 * COLUMNS * 4]);
+    let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let args = Params::new().pointer(memory_of(&memory)).pointer(sums).pointer(memory_of(&words));
+    let module = emulator.load(&warpgroup_kernel(selector))?;
+    let options = LaunchOptions { shared_bytes: 4096, ..LaunchOptions::default() };
+    let report = emulator.launch(&module, "product", Dim3::ONE, Dim3::from(128), &args, &options)?;
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    let mut bytes = vec![0; 64 * COLUMNS * 4];
+    emulator.read(sums, &mut bytes).unwrap();
+    let at = |row: usize, column: usize| {
+        let thread = row / 16 * 32 + 4 * (row % 8) + column % 8 / 2;
+        let register = column / 8 * 4 + row % 16 / 8 * 2 + column % 2;
+        4 * (thread * (COLUMNS / 2) + register)
+    };
+    let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    Ok((0..64 * COLUMNS).map(|element| word(at(element / COLUMNS, element % COLUMNS))).collect())
+}
+
+/// Two of four neighbours of a row, in order.
+fn pair(row: usize, group: usize) -> [usize; 2] {
+    [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]][(row * 7 + group * 5) % 6]
+}
+
+fn places_of(row: usize) -> u64 {
+    (0..8).map(|group| (group, pair(row, group))).fold(0, |word, (group, [a, b])| word | ((a | b << 2) as u64) << (4 * group))
+}
+
+#[test]
+fn products_of_warpgroups_are_those_of_the_expanded_matrix() {
+    for selector in [0, 1] {
+        let found = multiplied_by_warpgroup(selector, selector, &places_of).unwrap_or_else(|error| panic!("{error}"));
+        for (at, &found) in found.iter().enumerate() {
+            let (row, column) = (at / COLUMNS, at % COLUMNS);
+            let stored = (0..16).map(|at| (at, 4 * (at / 2) + pair(row, at / 2)[at % 2]));
+            let sum = stored.fold(1, |sum, (at, k)| sum + a_value(row, at) * b_value(k, column));
+            assert_eq!(f32::from_bits(found), sum as f32, "selector {selector}: ({row}, {column})");
+        }
+    }
+}
+
+/// The threads that the selector does not name hold all bits: two equal places, which mean nothing. So do words that are wrong where it looks.
+#[test]
+fn metadata_of_warpgroups_that_mean_nothing_are_found() {
+    let finding = |result: Result<Vec<u32>, EmuError>| match result {
+        Err(EmuError::Fault { finding, .. }) => {
+            assert_eq!(finding.kind, FindingKind::Matrix, "{finding}");
+            finding.to_string()
+        }
+        other => panic!("nothing is found: {other:?}"),
+    };
+    let message = finding(multiplied_by_warpgroup(1, 0, &places_of));
+    assert!(message.contains("group 0 has 3 as the place of both"), "{message}");
+    let message = finding(multiplied_by_warpgroup(0, 0, &|row| if row == 41 { 0x4444_4a44 } else { places_of(row) }));
+    assert!(message.contains("row 9: group 2 has 2"), "{message}");
+    let message = multiplied_by_warpgroup(2, 0, &places_of).expect_err("a selector that there is not").to_string();
+    assert!(message.contains("below 2"), "{message}");
+}

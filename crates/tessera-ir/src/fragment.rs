@@ -25,6 +25,9 @@ pub const SIDE: u32 = 16;
 /// Elements of a factor or of sums that a lane holds.
 pub const PER_LANE: usize = 8;
 
+/// Neighbours in a row of a left factor stored by half whose places one word says.
+pub const WORD: u32 = 2 * SIDE;
+
 /// Words of places that a lane holds.
 pub const PLACES_PER_LANE: usize = 2;
 

@@ -16,6 +16,7 @@ use crate::mesh::{Mesh, StatedSharding};
 use crate::op::OpKind;
 use crate::plan::Plan;
 use crate::schedule::ScheduleOp;
+use crate::tile::TileOp;
 use crate::types::{Shape, Type};
 
 entity! {
@@ -115,6 +116,25 @@ impl OpData {
     /// The value of an optional operand.
     pub fn optional(&self, position: usize) -> Option<Value> {
         self.group(position).first().copied()
+    }
+
+    /// Becomes another operation that takes the same values; optional operands that only one of the two declares, the last ones, are absent.
+    pub fn turn_into(&mut self, kind: impl Into<OpKind>) {
+        self.kind = kind.into();
+        let declared = self.row().operands.len();
+        if self.segments.get(declared..).is_some_and(|left| left.iter().any(|&count| count > 0)) {
+            bug!("`{}` has no place for an operand", self.row().mnemonic);
+        }
+        self.segments.resize(declared, 0);
+    }
+
+    /// The words that say where elements of a product's left factor stand, where that is stored by half.
+    pub fn places(&self) -> Option<Value> {
+        match self.kind {
+            OpKind::Schedule(ScheduleOp::MmaFSparse {}) => Some(self.one(3)),
+            OpKind::Tile(TileOp::MmaShared { .. } | TileOp::Wgmma { .. }) => self.optional(3),
+            _ => None,
+        }
     }
 
     /// Every value that it uses: its operands and what it exchanges elements through.

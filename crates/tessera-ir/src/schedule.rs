@@ -174,6 +174,10 @@ dialect! {
     MmaF = "mmaf" (lhs, rhs, acc) { fast_acc: bool } -> One : Special, Pure, [Exchanges];
     /// The same with a scale for every group of `K / scale extent` elements.
     MmaFScaled = "mmaf_scaled" (lhs, rhs, acc, lhs_scale, rhs_scale) {} -> One : Special, Pure, [Exchanges];
+    /// `lhs x rhs + acc` with a left factor of `M x K` of which half is stored: `lhs` is `M x K/2`, two of each four neighbours in a row, and `places` says
+    /// which, in words of 32 neighbours as [`crate::fragment`] has them. Of four neighbours two must stand in order; what does not stand takes no part:
+    /// its products are not zeros of infinities.
+    MmaFSparse = "mmaf_sparse" (lhs, rhs, acc, places) {} -> One : Special, Pure, [Exchanges];
     /// Integer product, 8-bit operands and a 32-bit accumulator that wraps.
     MmaI = "mmai" (lhs, rhs, acc) { lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Pure, [Exchanges];
 

@@ -211,16 +211,18 @@ dialect! {
 
     // Matrix products
 
-    /// `lhs x rhs + acc` with operands read from shared memory: `lhs` is a tile or a buffer, `rhs` a buffer.
-    MmaShared = "tile.mma_shared" (lhs, rhs, acc)
+    /// `lhs x rhs + acc` with operands read from shared memory: `lhs` is a tile or a buffer, `rhs` a buffer. With `places` half of the left factor is
+    /// stored, as `mmaf_sparse` has it.
+    MmaShared = "tile.mma_shared" (lhs, rhs, acc, places: optional)
         { fast_acc: bool, lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Read [read(shared, lhs), read(shared, rhs)], [Together, Exchanges];
     /// The same by an instruction of each warp, of this shape (rows, columns, contraction): factors are tiles in its fragments, or buffers
     /// that they are read from.
     MmaSync = "tile.mma_sync" (lhs, rhs, acc)
         { shape: Shape, lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Read [read(shared, lhs), read(shared, rhs)], [Together, Exchanges];
     /// The same, started on the tensor cores of warpgroups; no operand may change before it has been waited for. Each is a
-    /// group of its own for `tile.wgmma_wait`. `acc` may be in flight itself: products into one accumulator follow each other.
-    Wgmma = "tile.wgmma" (lhs, rhs, acc)
+    /// group of its own for `tile.wgmma_wait`. `acc` may be in flight itself: products into one accumulator follow each other. Each thread holds of
+    /// `places` the words of its rows.
+    Wgmma = "tile.wgmma" (lhs, rhs, acc, places: optional)
         { fast_acc: bool, lhs_signedness: Signedness, rhs_signedness: Signedness } -> One : Special, Read [read(shared, lhs, products), read(shared, rhs, products)], [Together];
     /// `lhs x rhs + acc` on the tensor cores of warpgroups where those sum up with fewer bits than `acc` has: they make sums over
     /// `depth` elements of the contraction, which are added to `acc` one after the other.

@@ -12,6 +12,8 @@
 pub enum Space {
     /// A function of `cuda.tile`.
     Tile,
+    /// A function of `tessera.tile` that works on tiles of block style, and that `cuda.tile` does not have.
+    OwnTile,
     /// A method of a tile.
     TileMethod,
     /// A method of an array.
@@ -105,6 +107,7 @@ builtins! {
     Mma = Tile "mma" "x, y, /, acc, *, use_fast_acc=False" "matrix product and sum";
     MmaScaled = Tile "mma_scaled" "x, x_scale, y, y_scale, /, acc" "matrix product of block-scaled operands and sum";
     MatMul = Tile "matmul" "x, y, /" "matrix product";
+    MmaSparse = OwnTile "mma_sparse" "values, places, y, /, acc" "matrix product of a left operand of which two of each four neighbours are stored, and sum";
 
     Sum = Tile "sum" "x, /, axis=None, *, keepdims=False, rounding_mode=None, flush_to_zero=False" "sum along axes";
     Prod = Tile "prod" "x, /, axis=None, *, keepdims=False, rounding_mode=None, flush_to_zero=False" "product along axes";

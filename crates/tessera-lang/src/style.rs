@@ -1,9 +1,11 @@
 //! Which of the three styles a kernel is written in.
 //!
 //! `@ct.kernel` is block style. Under `@tessera.kernel` the body decides: names of `tile` that belong to threads make it
-//! SIMT, other names of `tile` make it declarative, and a body without `tile` is block style without the limits of cuTile.
+//! SIMT, other names of `tile` make it declarative, and a body without `tile`, or with its functions of tiles alone (`tile.mma_sparse`), is block style
+//! without the limits of cuTile.
 
 use crate::ast::{Arg, Expr, ExprKind, Function, Stmt, StmtKind};
+use crate::builtins::{Builtin, Space};
 use crate::file::{Moment, ParsedFile};
 
 /// The style of a kernel.
@@ -48,7 +50,7 @@ pub(crate) fn of(file: &ParsedFile, function: &Function, at: Moment) -> Option<S
             tile_members(file, &function.body, &mut members);
             Some(if members.iter().any(|member| THREAD_NAMES.contains(&member.as_str())) {
                 Style::Simt
-            } else if members.is_empty() {
+            } else if members.iter().all(|member| Builtin::find(Space::OwnTile, member).is_some()) {
                 Style::Block { cutile: false }
             } else {
                 Style::Declarative

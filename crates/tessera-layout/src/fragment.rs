@@ -11,6 +11,13 @@
 //! C [m, n]: id(reg,2,n) x id(lane,4,n) x id(lane,8,m) x id(reg,2,m)
 //! ```
 //!
+//! Of a left factor that is stored by half (2:4) threads hold words beside it, one for each 32 columns of a row, that say where its elements stand: the
+//! four lanes of a row have the words of two neighbouring instructions, each of them in two lanes, of which one gives the lower half of its word.
+//!
+//! ```text
+//! words [m, k / 32]: copies(lane,2) x id(lane,2,k) x id(lane,8,m) x id(reg,2,m)
+//! ```
+//!
 //! A tile is covered by a grid of warps, each one instruction, then by repeats: registers enumerate instructions row-major, so
 //! that the registers of one instruction are neighbours, in the order in which the PTX ISA lists them.
 
@@ -129,15 +136,47 @@ impl MmaAtom {
         Ok(warp.product(&LinearLayout::identity(Axis::Warp, self.warps, 0, 2)))
     }
 
+    /// What one warp's or warpgroup's threads hold of the words that say where a left factor stored by half stands; of tiles with an odd number of
+    /// words a row, all four lanes of a row hold the one word of an instruction.
+    pub fn place_words(&self, words: u64) -> LinearLayout {
+        let across = match words.is_multiple_of(2) {
+            true => LinearLayout::identity(Axis::Lane, 2, 1, 2),
+            false => LinearLayout::replicated(Axis::Lane, 2, 2),
+        };
+        LinearLayout::replicated(Axis::Lane, 2, 2)
+            .product(&across)
+            .product(&LinearLayout::identity(Axis::Lane, 8, 0, 2))
+            .product(&LinearLayout::identity(Axis::Register, (self.m / self.warps) / 8, 0, 2))
+            .product(&LinearLayout::identity(Axis::Warp, self.warps, 0, 2))
+    }
+
+    /// The layout of the words `[m, k / 32]` that say where the elements of a left factor stand that is stored by half: see the module's head.
+    ///
+    /// # Errors
+    /// As [`operand`](Self::operand).
+    pub fn places(&self, shape: [u64; 2], grid: WarpGrid) -> Result<Distribution, LayoutError> {
+        self.check(grid)?;
+        let core = self
+            .place_words(shape[1])
+            .product(&LinearLayout::identity(Axis::Warp, (grid.m / self.warps).next_power_of_two(), 0, 2))
+            .product(&LinearLayout::replicated(Axis::Warp, grid.n.next_power_of_two(), 2));
+        Distribution::new(&shape, core, grid.warps())
+    }
+
+    fn check(&self, grid: WarpGrid) -> Result<(), LayoutError> {
+        if grid.m == 0 || grid.n == 0 || !grid.m.is_multiple_of(self.warps) || (grid.n > 1 && !grid.m.is_power_of_two()) {
+            return Err(LayoutError::NoInstruction { what: format!("a grid of {} x {} warps", grid.m, grid.n) });
+        }
+        Ok(())
+    }
+
     /// The layout of an operand's whole tile over a grid of warps: `[m, k]` for A, `[k, n]` for B, `[m, n]` for C. Warps that share
     /// an operand hold copies. Odd numbers of warps are possible along the last dimension of the grid that has more than one.
     ///
     /// # Errors
     /// As [`fragment`](Self::fragment); a grid whose m is no multiple of the instruction's warps; a tile that the grid cannot share.
     pub fn operand(&self, operand: Operand, shape: [u64; 2], grid: WarpGrid) -> Result<Distribution, LayoutError> {
-        if grid.m == 0 || grid.n == 0 || !grid.m.is_multiple_of(self.warps) || (grid.n > 1 && !grid.m.is_power_of_two()) {
-            return Err(LayoutError::NoInstruction { what: format!("a grid of {} x {} warps", grid.m, grid.n) });
-        }
+        self.check(grid)?;
         let warps = |size: u64, dim| LinearLayout::identity(Axis::Warp, size, dim, 2);
         let copies = |size: u64| LinearLayout::replicated(Axis::Warp, size, 2);
         let (m, n) = ((grid.m / self.warps).next_power_of_two(), grid.n.next_power_of_two());

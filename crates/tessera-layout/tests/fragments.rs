@@ -152,3 +152,37 @@ fn tiles_over_grids_of_warps() {
     assert_eq!((tile.threads(), tile.registers()), (384, 96));
     assert_eq!(tile.element(5, 300).expect("no hole")[0], 16 * 9 + 3);
 }
+
+/// Words of places: rows as an accumulator's, and two neighbouring words in the halves of a row's four lanes, so that either selector of an instruction
+/// finds its own.
+#[test]
+fn words_of_places_lie_beside_the_rows() {
+    let (sync, group) = (MmaAtom::sync(16, 8, 16, 16).expect("an instruction"), MmaAtom::wgmma(64, 16).expect("an instruction"));
+    let cases = [
+        (group, WarpGrid { m: 4, n: 1 }, [64, 2]),
+        (group, WarpGrid { m: 8, n: 1 }, [256, 4]),
+        (group, WarpGrid { m: 12, n: 1 }, [192, 2]),
+        (group, WarpGrid { m: 4, n: 1 }, [64, 1]),
+        (group, WarpGrid { m: 4, n: 1 }, [64, 3]),
+        (sync, WarpGrid { m: 2, n: 2 }, [32, 2]),
+    ];
+    for (atom, grid, [rows, words]) in cases {
+        let places = atom.places([rows, words], grid).expect("a tile");
+        let sums = atom.operand(Operand::C, [rows, 64], grid).expect("a tile");
+        let pairs = if words % 2 == 0 { words / 2 } else { words };
+        assert_eq!(places.registers(), rows / (16 * grid.m) * 2 * pairs);
+        for thread in 0..32 * grid.warps() {
+            for (register, place) in places.positions(thread).iter().enumerate() {
+                let (lane, register) = (thread % 32, register as u64);
+                let of_row = register / 2 % pairs;
+                let word = if words % 2 == 0 { 2 * of_row + lane / 2 % 2 } else { of_row };
+                let below = register / (2 * pairs);
+                // The first of the sums in the same rows.
+                let sum =
+                    &sums.positions(thread)[(below * sums.registers() / (rows / (16 * grid.m)) + 2 * (register % 2)) as usize];
+                assert_eq!(place[..], [sum[0], word], "{atom:?} {rows} x {words}: thread {thread}, register {register}");
+            }
+        }
+    }
+    assert!(group.places([64, 2], WarpGrid { m: 2, n: 1 }).is_err());
+}

@@ -81,6 +81,21 @@ def copy_places(x, y, TM: ct.Constant[int], TK: ct.Constant[int]):
     ct.store(y, (i, j), ct.where((row < x.shape[0]) & (column < x.shape[1]), words, FIRST_PLACES))
 
 
+@tessera.kernel
+def tiles(values, places, B, C, K: int, RAGGED: ct.Constant[bool], TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
+    """By tiles, of which tensor cores multiply what is stored. RAGGED: tiles reach beyond the words, which are no places there; no word is 0."""
+    i, j = ct.bid(0), ct.bid(1)
+    acc = ct.zeros((TM, TN), ct.float32)
+    for k in range(ct.cdiv(K, TK)):
+        a = ct.load(values, (i, k), (TM, TK // 2), padding_mode=ZERO)
+        words = ct.load(places, (i, k), (TM, TK // 32), padding_mode=ZERO)
+        if RAGGED:
+            words = ct.where(words == 0, FIRST_PLACES, words)
+        b = ct.load(B, (k, j), (TK, TN), padding_mode=ZERO)
+        acc = tile.mma_sparse(a, words, b, acc)
+    ct.store(C, (i, j), acc.astype(C.dtype))
+
+
 # Rows and columns of C that a block of four warps makes, each 32 of the columns, and products of a round, of which half are made.
 ROWS = 128
 COLUMNS = 128

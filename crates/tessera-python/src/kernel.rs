@@ -404,6 +404,7 @@ fn notes(launch: &PreparedLaunch) -> Vec<String> {
 pub(crate) fn builtins() -> Vec<(&'static str, &'static str, &'static str, &'static str)> {
     let space = |space: Space| match space {
         Space::Tile => "tile",
+        Space::OwnTile => "own tile",
         Space::TileMethod => "tile method",
         Space::ArrayMethod => "array method",
         Space::ViewMethod => "view method",

@@ -66,6 +66,7 @@ mod sectors;
 mod send;
 mod shape;
 mod shared;
+mod sparse;
 mod spread;
 mod threads;
 mod timeline;

@@ -94,7 +94,7 @@ impl Lowering<'_> {
             | S::IntToPtr {}
             | S::PtrToInt {}
             | S::PtrToPtr {} => self.elementwise(data, kind, Family::Cast),
-            S::MmaF { .. } | S::MmaFScaled {} | S::MmaI { .. } => self.products(data, kind),
+            S::MmaF { .. } | S::MmaFScaled {} | S::MmaFSparse {} | S::MmaI { .. } => self.products(data, kind),
             S::Reduce { dim, identities, order } => self.reduce(data, *dim as usize, identities, *order),
             S::Scan { dim, identities, reverse } => self.scan(data, *dim as usize, identities, *reverse),
             S::GetTileBlockId { .. } | S::GetNumTileBlocks { .. } => self.program(data, kind),

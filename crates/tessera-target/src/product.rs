@@ -24,7 +24,7 @@ use super::view::Run;
 use tessera_analysis::sharing::{Sharing, instructions};
 
 /// The words of a warp's product that say how its factors lie and of which types it is.
-fn product_types(dtype: DType, acc: DType, signs: Signs) -> String {
+pub(super) fn product_types(dtype: DType, acc: DType, signs: Signs) -> String {
     let word = |sign: Signedness| match dtype {
         DType::F8E4M3 => "e4m3",
         DType::F8E5M2 => "e5m2",
@@ -43,11 +43,16 @@ fn product_types(dtype: DType, acc: DType, signs: Signs) -> String {
 /// How integers among the factors are read.
 pub(super) type Signs = (Signedness, Signedness);
 
-const SIGNED: Signs = (Signedness::Signed, Signedness::Signed);
+pub(super) const SIGNED: Signs = (Signedness::Signed, Signedness::Signed);
 
 impl Lowering<'_> {
     /// Lowers a matrix product of tiles.
     pub(super) fn products(&mut self, data: &OpData, kind: &ScheduleOp) -> Lowered<()> {
+        if let Some(places) = data.places() {
+            let regs = self.sparse_product(data, places)?;
+            self.bind_regs(data.result(), regs);
+            return Ok(());
+        }
         let (factors, signs): (&[usize], Signs) = match kind {
             ScheduleOp::MmaFScaled {} => (&[0, 1, 3, 4], SIGNED),
             ScheduleOp::MmaF { .. } => (&[0, 1], SIGNED),
@@ -65,6 +70,9 @@ impl Lowering<'_> {
         let regs = match kind {
             TileOp::MmaSync { shape, lhs_signedness, rhs_signedness } => {
                 self.by_instruction(data, shape, (*lhs_signedness, *rhs_signedness))?
+            }
+            TileOp::MmaShared { .. } if data.places().is_some() => {
+                return Err(self.unsupported("warpgroups alone multiply a factor that is stored by half from shared memory"));
             }
             TileOp::MmaShared { lhs_signedness, rhs_signedness, .. } => {
                 let signs = (*lhs_signedness, *rhs_signedness);
@@ -116,62 +124,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The same with a left factor that is stored by half. An instruction takes 32 of the contraction and 8 columns.
-    pub(super) fn sparse_fragments(&mut self, data: &OpData, signs: Signs) -> Lowered<()> {
-        let (first, acc) = (data.group(0)[0], self.dtype(data.group(3)[0])?);
-        let (elem, dtype) = (self.elem(first)?, self.dtype(first)?);
-        if !self.arch.has_sparse_mma() {
-            return Err(self.unsupported("there is no product of a factor that is stored by half"));
-        }
-        let (lhs, rhs) = (self.held(data, 0)?, self.held(data, 2)?);
-        let (places, sums) = (self.held(data, 1)?, self.held(data, 3)?);
-        if self.is_recording() {
-            for (&result, sum) in data.results.iter().zip(sums) {
-                self.bind_regs(result, [sum]);
-            }
-            return Ok(());
-        }
-        let metadata = self.metadata(dtype, [places[0], places[1]]);
-        let (a, b) = (self.factors(elem, &lhs), self.factors(elem, &rhs));
-        let shape = format!("m16n8k{}.{}", 2 * SIDE, product_types(dtype, acc, signs));
-        // Of each of the two fragments of the right factor the words of one half of its columns.
-        let (fragment, half) = (b.len() / 2, b.len() / 4);
-        let mut regs = Regs::new();
-        for (side, part) in sums.chunks(sums.len() / 2).enumerate() {
-            let b = [side * half, fragment + side * half].into_iter().flat_map(|at| b[at..at + half].iter().copied());
-            let b: Vec<Reg> = b.collect();
-            let c = if acc == DType::F16 { self.factors(Elem::Num(acc), part) } else { part.to_vec() };
-            for reg in self.b.mma_sparse(&shape, [&a, &b, &c], metadata, 0) {
-                match acc {
-                    DType::F16 => regs.extend(self.b.unpack(reg, Class::B16)),
-                    _ => regs.push(reg),
-                }
-            }
-        }
-        for (&result, reg) in data.results.iter().zip(regs) {
-            self.bind_regs(result, [reg]);
-        }
-        Ok(())
-    }
-
-    /// The word that a lane gives of the places of rows g and g + 8 (PTX ISA, "Sparse matrix storage"): for elements of 16 bits the half of both rows'
-    /// that an even lane or an odd one has, for those of 8 bits the whole of the one row's or of the other's.
-    fn metadata(&mut self, dtype: DType, [upper, lower]: [Reg; 2]) -> Reg {
-        let (lane, one) = (self.lane(), self.b.u32(1));
-        let odd = self.b.and(lane, one);
-        if dtype == DType::I8 {
-            let zero = self.b.u32(0);
-            let is_odd = self.b.setp(tessera_ptx::Word::Ne, Ty::U32, odd, zero);
-            return self.b.select(is_odd, lower, upper);
-        }
-        // Bytes 0 and 1 of both words, or 2 and 3.
-        let (low, step) = (self.b.u32(0x5410), self.b.u32(0x2222));
-        let bytes = self.b.mad(Ty::U32, odd, step, low);
-        self.b.prmt(upper, lower, bytes)
-    }
-
     /// The registers of a group of operands that lanes hold as scalars.
-    fn held(&self, data: &OpData, group: usize) -> Lowered<Regs> {
+    pub(super) fn held(&self, data: &OpData, group: usize) -> Lowered<Regs> {
         data.group(group).iter().map(|&value| self.reg(value)).collect()
     }
 
@@ -579,7 +533,7 @@ impl Lowering<'_> {
 }
 
 /// Registers of one instruction's left factor in a thread.
-fn a_registers(atom: &MmaAtom) -> usize {
+pub(super) fn a_registers(atom: &MmaAtom) -> usize {
     (atom.m * atom.k / 32 / (32 / atom.bits).max(1)) as usize
 }
 

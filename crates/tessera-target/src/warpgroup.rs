@@ -7,7 +7,7 @@
 //! instruction.
 
 use tessera_ir::attrs::Signedness;
-use tessera_ir::{Elem, OpData, TileOp, Type, bug};
+use tessera_ir::{Elem, OpData, TileOp, Type, Value, bug};
 use tessera_layout::{Distribution, MatrixDescriptor, MmaAtom, Operand, WarpGrid};
 use tessera_ptx::ssa::{Class, Value as Reg, WgmmaA, WgmmaOptions};
 use tessera_ptx::{Type as Ty, Word};
@@ -16,13 +16,14 @@ use tessera_types::DType;
 use super::bound::{Bound, Buffer, Entry, Regs};
 use super::lowering::{Lowered, Lowering};
 use super::operation::astray;
+use super::sparse::Metadata;
 use tessera_analysis::arrangement::engine_span;
 
 /// Columns of a product whose sums are not the accumulator.
 const MOST_SUMS: u64 = 128;
 
-/// The words of an instruction that say its shape and types.
-fn instruction(atom: &MmaAtom, out: DType, lhs: (DType, Signedness), rhs: (DType, Signedness)) -> String {
+/// The words of an instruction, `depth` steps of the contraction deep, that say its shape and types.
+fn instruction((atom, depth): (&MmaAtom, u64), out: DType, lhs: (DType, Signedness), rhs: (DType, Signedness)) -> String {
     let name = |(dtype, sign): (DType, Signedness)| match dtype {
         DType::F8E4M3 => "e4m3",
         DType::F8E5M2 => "e5m2",
@@ -31,7 +32,7 @@ fn instruction(atom: &MmaAtom, out: DType, lhs: (DType, Signedness), rhs: (DType
         other => other.name(),
     };
     let result = if out == DType::I32 { "s32" } else { out.name() };
-    format!("m64n{}k{}.{result}.{}.{}", atom.n, atom.k, name(lhs), name(rhs))
+    format!("m64n{}k{depth}.{result}.{}.{}", atom.n, name(lhs), name(rhs))
 }
 
 /// A factor in shared memory.
@@ -114,6 +115,9 @@ impl Lowering<'_> {
         let depth = u64::from(buffer.shape[0]);
         let (atom, grid) = self.group_atom(&buffer, &layout)?;
         let right = self.factor(buffer, 1, 0)?;
+        let stand = data.places().map(|places| self.group_places(places, (&atom, grid), dtype)).transpose()?;
+        // What is stored of the left factor is as long as the instruction's line; the right one's is twice as long where that is a half.
+        let deep = if stand.is_some() { 2 } else { 1 };
         let packs = out == DType::F16;
         let mut regs = self.regs(acc)?.to_vec();
         let in_flight = matches!(self.func.ty(acc), Type::InFlight(_));
@@ -126,7 +130,7 @@ impl Lowering<'_> {
         };
         let mut a_regs = Vec::new();
         if left.is_none() {
-            let wanted = atom.operand(Operand::A, [layout.shape()[0], depth], grid);
+            let wanted = atom.operand(Operand::A, [layout.shape()[0], depth / deep], grid);
             if !wanted.is_ok_and(|wanted| self.layout(lhs).is_ok_and(|found| found == wanted)) {
                 return Err(self.broken("a left factor that is no fragment"));
             }
@@ -134,11 +138,11 @@ impl Lowering<'_> {
             a_regs = self.factors(Elem::Num(dtype), &values);
         }
         let left_type = if left.is_some() { self.buffer(lhs)?.elem } else { self.dtype(lhs)? };
-        let shape = instruction(&atom, out, (left_type, signs.0), (dtype, signs.1));
+        let shape = instruction((&atom, deep * atom.k), out, (left_type, signs.0), (dtype, signs.1));
         let groups = grid.m / 4;
         let rows = (layout.shape()[0] / (64 * groups)) as usize;
         let columns = (layout.shape()[1] / atom.n) as usize;
-        let steps = (depth / atom.k) as usize;
+        let steps = (depth / (deep * atom.k)) as usize;
         let size = regs.len() / (rows * columns);
         let group = self.warpgroup();
         // What starts at zero is not read: the first instruction writes it.
@@ -151,9 +155,11 @@ impl Lowering<'_> {
             for row in 0..rows {
                 for column in 0..columns {
                     let at = (row * columns + column) * size;
-                    let b = self.descriptor(&right, None, column as u64 * atom.n, step as u64 * atom.k);
+                    let b = self.descriptor(&right, None, column as u64 * atom.n, step as u64 * deep * atom.k);
+                    let sparse = stand.as_ref().map(|stand| stand.at((row, step), rows));
                     let options = |transposed: (bool, bool)| WgmmaOptions {
                         fresh: fresh && step == 0,
+                        sparse,
                         transpose_a: transposed.0,
                         transpose_b: transposed.1,
                         ..WgmmaOptions::default()
@@ -185,6 +191,17 @@ impl Lowering<'_> {
         Ok(all.into_iter().collect())
     }
 
+    /// The registers that say where the left factor of a product stands that is stored by half. Instructions read them when they start.
+    fn group_places(&mut self, places: Value, (atom, grid): (&MmaAtom, WarpGrid), dtype: DType) -> Lowered<Metadata> {
+        let layout = self.layout(places)?;
+        let words = layout.shape()[1];
+        if !atom.places([layout.shape()[0], words], grid).is_ok_and(|wanted| wanted == layout) {
+            return Err(self.broken("places of a left factor that do not lie as the instruction takes them"));
+        }
+        let regs = self.regs(places)?;
+        Ok(self.metadata(dtype, &regs, words))
+    }
+
     /// A product whose sums over `depth` elements of the contraction are added to the accumulator by each thread. Sums of at most
     /// 128 columns are under way at a time: registers for the accumulator and for all of its sums would be too many.
     fn promoted(&mut self, data: &OpData, depth: u64) -> Lowered<Regs> {
@@ -203,7 +220,7 @@ impl Lowering<'_> {
         let atom = MmaAtom::wgmma(whole.n / parts, u64::from(right_type.bits()))
             .map_err(|_| self.broken("a part of an instruction that is none"))?;
         let signed = Signedness::Signed;
-        let shape = instruction(&atom, DType::F32, (left_type, signed), (right_type, signed));
+        let shape = instruction((&atom, atom.k), DType::F32, (left_type, signed), (right_type, signed));
         let groups = grid.m / 4;
         let (rows, columns) = (layout.shape()[0] / (64 * groups), layout.shape()[1] / atom.n);
         let mut all = self.regs(data.one(2))?;

@@ -37,6 +37,15 @@ fn on_gpu(operator: &str, extents: &[(&'static str, u64)], launches: usize) -> P
     plan
 }
 
+const STORED_BY_HALF: &[(&str, u64)] = &[("m", 70), ("n", 200), ("k", 260)];
+
+/// A product of what is stored by half, as a target does it.
+fn stored_by_half(arch: Arch) -> Plan {
+    let operator = tessera_ops::find("sparse24_gemm").expect("an operator of the library");
+    let policy = "fp16".parse().expect("a policy of the grammar");
+    operator.plan(&Problem::new(STORED_BY_HALF, ""), policy, Machine::Gpu(arch)).expect("a plan")
+}
+
 pub(super) const CASES: &[Case] = &[
     Case {
         mutants: &[
@@ -213,6 +222,20 @@ pub(super) const CASES: &[Case] = &[
             relaunch("a block of the product is missing", |plan| plan.launches[3].grid[0] -= 1),
             relaunch("rows behind the first tile are not copied", |plan| plan.launches[0].grid[0] = 1),
         ],
-        ..case("sparse24_gemm", &[("m", 70), ("n", 200), ("k", 260)], "", "fp16")
+        data: |_| stored_by_half(Arch::Sm80),
+        ..case("sparse24_gemm", STORED_BY_HALF, "", "fp16")
+    },
+    Case {
+        mutants: &[
+            edit("every round has the places of the first one", &[("ct.load(places, (i, k)", "ct.load(places, (i, 0)")]),
+            edit("every block has the places of the first rows", &[("ct.load(places, (i, k)", "ct.load(places, (0, k)")]),
+            edit(
+                "values of a round are those of the one before",
+                &[("ct.load(values, (i, k)", "ct.load(values, (i, max(k - 1, 0))")],
+            ),
+            edit("the last round is left out", &[("range(ct.cdiv(K, TK)):\n        a = ", "range(K // TK):\n        a = ")]),
+            relaunch("a block is missing", one_block_short),
+        ],
+        ..case("sparse24_gemm", &[("m", 150), ("n", 300), ("k", 260)], "", "bf16")
     },
 ];

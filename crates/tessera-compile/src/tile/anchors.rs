@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::MemoryOrder;
+use tessera_ir::fragment::{SIDE, WORD};
 use tessera_ir::{
     Block, Diagnostic, Extent, Func, Op, OpKind, ScheduleOp, SharedType, Swizzle, TileOp, TileViewType, Type, Value, bug,
 };
@@ -49,10 +50,10 @@ pub struct Units {
 /// How a matrix product is done.
 #[derive(Clone, Debug)]
 pub(super) enum Product {
-    /// By a warp's tensor instruction, from registers.
-    Fragments { lhs: Layout, rhs: Layout, acc: Layout },
+    /// By a warp's tensor instruction, from registers. `places` say where a left factor stands that is stored by half.
+    Fragments { lhs: Layout, rhs: Layout, acc: Layout, places: Option<Layout> },
     /// By warpgroups, the right factor from shared memory, the left one from there or from registers.
-    Warpgroups { lhs: Option<Layout>, acc: Layout },
+    Warpgroups { lhs: Option<Layout>, acc: Layout, places: Option<Layout> },
     /// From shared memory: by multiply-adds of each thread, by a warp's instruction for a type that both factors are widened to, or one
     /// element of the accumulator after the other. `slots` says how a factor lies that comes as a tile.
     Shared { acc: Layout, slots: [SharedType; 2] },
@@ -145,10 +146,7 @@ impl Anchors {
         };
         for op in ops {
             let kind = &func.ops[op].kind;
-            if matches!(
-                kind,
-                OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) | OpKind::Tile(TileOp::MmaShared { .. })
-            ) {
+            if is_laid_out(kind) {
                 let product = anchors.choose(func, op, units, warps)?;
                 anchors.largest = anchors.largest.max(product.sums().elements() + 1);
                 anchors.sums.push(product.sums().clone());
@@ -171,6 +169,10 @@ impl Anchors {
 
     fn choose(&self, func: &Func, op: Op, units: &Units, warps: u32) -> Result<Product, Diagnostic> {
         let warps = u64::from(warps);
+        if func.ops[op].places().is_some() {
+            let chosen = warpgroups(func, op, units, warps).or_else(|| sparse(func, op, units, warps));
+            return chosen.ok_or_else(|| no_sparse_product(func, op, units.arch));
+        }
         let chosen = warpgroups(func, op, units, warps)
             .or_else(|| instruction(func, op, units, warps))
             .or_else(|| by_threads(func, op, warps))
@@ -359,14 +361,20 @@ fn is_ordered(func: &Func, op: Op) -> bool {
     }
 }
 
+/// A product whose tiles lie as its instruction asks, where it has one.
+fn is_laid_out(kind: &OpKind) -> bool {
+    matches!(
+        kind,
+        OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFSparse {})
+            | OpKind::Tile(TileOp::MmaShared { .. })
+    )
+}
+
 /// Whether a product's sums are among what a value is computed from in registers.
 fn from_product(func: &Func, value: Value, seen: &mut FxHashSet<Op>) -> bool {
     let Some(op) = func.defining_op(value).filter(|_| has_layout(func, value)) else { return false };
     let data = &func.ops[op];
-    if matches!(
-        data.kind,
-        OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) | OpKind::Tile(TileOp::MmaShared { .. })
-    ) {
+    if is_laid_out(&data.kind) {
         return true;
     }
     seen.insert(op) && data.operands.iter().any(|&operand| from_product(func, operand, seen))
@@ -437,11 +445,17 @@ fn warpgroups(func: &Func, op: Op, units: &Units, warps: u64) -> Option<Product>
     let atom = MmaAtom::wgmma(columns, u64::from(rhs.elem.bits())).ok()?;
     let grid = WarpGrid { m: warps, n: 1 };
     let acc = atom.operand(Operand::C, [m, n], grid).ok()?;
+    let depth = u64::from(rhs.shape[0]);
+    let (stored, words) = match data.places() {
+        Some(_) => (depth / 2, Some(depth / u64::from(WORD))),
+        None => (depth, None),
+    };
     let lhs = match func.ty(data.one(0)) {
         Type::Shared(_) => None,
-        _ => Some(Arc::new(atom.operand(Operand::A, [m, u64::from(rhs.shape[0])], grid).ok()?)),
+        _ => Some(Arc::new(atom.operand(Operand::A, [m, stored], grid).ok()?)),
     };
-    Some(Product::Warpgroups { lhs, acc: Arc::new(acc) })
+    let places = words.map(|words| atom.places([m, words], grid)).transpose().ok()?;
+    Some(Product::Warpgroups { lhs, acc: Arc::new(acc), places: places.map(Arc::new) })
 }
 
 /// The tensor cores of warpgroups can read the factors where they lie, outside of rings: swizzled as the copy engine does, the
@@ -464,7 +478,7 @@ fn readable(func: &Func, data: &tessera_ir::OpData) -> bool {
         && warps.is_multiple_of(4)
         && rows.is_multiple_of(16 * warps)
         && rows >= 64
-        && rhs.shape[0].is_multiple_of(step)
+        && rhs.shape[0].is_multiple_of(if data.places().is_some() { 2 * step } else { step })
 }
 
 /// The buffer is a slot's of a ring, or a part of one.
@@ -483,7 +497,8 @@ fn is_of_ring(func: &Func, buffer: Value) -> bool {
 pub(super) fn instruction_for(func: &Func, op: Op, units: &Units) -> bool {
     let warps = u64::from(func.hints.num_warps.unwrap_or(4));
     let buffers = matches!(func.ops[op].kind, OpKind::Tile(TileOp::MmaShared { .. }));
-    (buffers && warpgroups(func, op, units, warps).is_some()) || instruction(func, op, units, warps).is_some()
+    let dense = || func.ops[op].places().is_none() && instruction(func, op, units, warps).is_some();
+    (buffers && warpgroups(func, op, units, warps).is_some()) || dense()
 }
 
 /// Factors that come as tiles have room in shared memory for all of their steps.
@@ -547,6 +562,35 @@ fn instruction_of(dtype: DType, func: &Func, op: Op, k: u64, units: &Units, warp
         lhs: operand(Operand::A, [m, k])?,
         rhs: operand(Operand::B, [k, n])?,
         acc: operand(Operand::C, [m, n])?,
+        places: None,
+    })
+}
+
+fn no_sparse_product(func: &Func, op: Op, arch: Arch) -> Diagnostic {
+    let message = format!(
+        "`{arch}` has no product of these tiles whose left factor is stored by half: from sm_80 on there is one of 16 rows, 8 columns and 32 of the contraction"
+    );
+    Diagnostic::error("tile-layout", func.ops[op].span, message)
+}
+
+/// The fragments of a product whose left factor is stored by half, in registers: the instruction takes twice as many steps as one of these.
+fn sparse(func: &Func, op: Op, units: &Units, warps: u64) -> Option<Product> {
+    let data = &func.ops[op];
+    let words = func.ty(data.places()?).as_tile()?.shape[1];
+    let (lhs, &[m, n]) = (func.ty(data.one(0)).as_tile()?, &shape(func, data.result())[..]) else { return None };
+    let (words, dtype) = (u64::from(words), lhs.elem.num()?);
+    let k = words * u64::from(WORD);
+    let atom = MmaAtom::sync(16, 8, u64::from(SIDE), u64::from(dtype.bits())).ok()?;
+    if !units.arch.has_sparse_mma() || !m.is_multiple_of(atom.m) || !n.is_multiple_of(atom.n) {
+        return None;
+    }
+    let sharing = Sharing::among(atom, warps, [m, n, k])?;
+    let operand = |which, shape| sharing.operand(which, shape).map(Arc::new);
+    Some(Product::Fragments {
+        lhs: operand(Operand::A, [m, k / 2])?,
+        rhs: operand(Operand::B, [k, n])?,
+        acc: operand(Operand::C, [m, n])?,
+        places: Some(Arc::new(sharing.places([m, words])?)),
     })
 }
 

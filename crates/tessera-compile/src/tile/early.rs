@@ -12,7 +12,7 @@
 //! A number that all threads load would be waited for behind its load all the same, so its place is varied ([`TileOp::Vary`]).
 //!
 //! **Predicate.** The place of what is loaded follows from the counter and from what is the same in all rounds, the loop writes no array, and a
-//! thread holds no more than [`REGISTERS`] of it.
+//! thread holds no more than [`REGISTERS`] of it, and [`PLACES`] of what says where left factors stand.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -26,8 +26,9 @@ use super::queue::range;
 use super::roles::is_free;
 use crate::rewrite::{copy, drop_dead};
 
-/// Registers of a thread for what is loaded a round ahead: scales, not factors.
+/// Registers of a thread for what is loaded a round ahead: scales, not factors; and for where a factor stands that is stored by half.
 const REGISTERS: u64 = 3;
+const PLACES: u64 = 8;
 
 /// Loads of a loop that are made a round ahead.
 struct Early {
@@ -121,12 +122,28 @@ fn find(func: &Func, looped: Op) -> Option<Early> {
             follows.extend(&data.results);
         }
     }
-    let held: u64 = loads.iter().map(|&load| registers(func.ty(func.ops[load].results[0]))).sum();
-    if loads.is_empty() || held > REGISTERS {
+    let stand = places(func, ops);
+    let held = |places: bool| -> u64 {
+        let own = loads.iter().map(|&load| func.ops[load].results[0]).filter(|result| stand.contains(result) == places);
+        own.map(|result| registers(func.ty(result))).sum()
+    };
+    if loads.is_empty() || held(false) > REGISTERS || held(true) > PLACES {
         return None;
     }
     let (numbers, tiles) = loads.into_iter().partition(|&load| func.ty(func.ops[load].results[0]).is_scalar());
     Some(Early { looped, kinds: [numbers, tiles].map(|loads| Loads::of(func, ops, loads)) })
+}
+
+/// What says where left factors stand that are stored by half, and what that is computed from.
+fn places(func: &Func, ops: &[Op]) -> FxHashSet<Value> {
+    let mut found: FxHashSet<Value> = ops.iter().filter_map(|&op| func.ops[op].places()).collect();
+    for &op in ops.iter().rev() {
+        let data = &func.ops[op];
+        if data.results.iter().any(|result| found.contains(result)) {
+            found.extend(&data.operands);
+        }
+    }
+    found
 }
 
 fn is_used(func: &Func, value: Value) -> bool {

@@ -79,7 +79,11 @@ fn straight(func: &Func, block: Block, ways: &mut Vec<Block>) -> bool {
     ways.push(block);
     func.blocks[block].ops.iter().all(|&op| match &func.ops[op].kind {
         OpKind::Schedule(
-            ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFScaled {} | ScheduleOp::Scan { .. },
+            ScheduleOp::MmaF { .. }
+            | ScheduleOp::MmaI { .. }
+            | ScheduleOp::MmaFScaled {}
+            | ScheduleOp::MmaFSparse {}
+            | ScheduleOp::Scan { .. },
         )
         | OpKind::Tile(TileOp::MmaShared { .. } | TileOp::Wgmma { .. } | TileOp::WgmmaPromoted { .. }) => false,
         OpKind::Schedule(ScheduleOp::Reduce { .. }) | OpKind::Tile(_) => true,

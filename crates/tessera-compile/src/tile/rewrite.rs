@@ -118,10 +118,11 @@ impl Rewriter<'_> {
     fn own(&mut self, op: Op) -> Result<(), Diagnostic> {
         if let Some(product) = self.layouts.anchors.product(op) {
             return match product.clone() {
-                Product::Fragments { lhs, rhs, acc } => {
-                    self.operands_in(op, |_, position| Some([&lhs, &rhs, &acc][position].clone()))
-                }
-                Product::Warpgroups { lhs, acc } => self.warpgroup_product(op, lhs.as_ref(), &acc),
+                Product::Fragments { lhs, rhs, acc, places } => self.operands_in(op, |_, position| match position {
+                    3 => places.clone(),
+                    _ => Some([&lhs, &rhs, &acc][position].clone()),
+                }),
+                Product::Warpgroups { lhs, acc, places } => self.warpgroup_product(op, [lhs.as_ref(), places.as_ref()], &acc),
                 Product::Shared { acc, slots } => self.shared_product(op, &acc, slots),
                 Product::InParts { acc } => {
                     let data = &self.func.ops[op];
@@ -148,7 +149,7 @@ impl Rewriter<'_> {
     }
 
     /// The product is started, then waited for: the operation becomes the wait.
-    fn warpgroup_product(&mut self, op: Op, lhs: Option<&Layout>, acc: &Layout) -> Result<(), Diagnostic> {
+    fn warpgroup_product(&mut self, op: Op, [lhs, places]: [Option<&Layout>; 2], acc: &Layout) -> Result<(), Diagnostic> {
         let data = self.func.ops[op].clone();
         let value = self.at(data.one(2), acc)?;
         let lhs = match lhs {
@@ -159,12 +160,13 @@ impl Rewriter<'_> {
         let OpKind::Tile(TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }) = data.kind else {
             bug!("a product of warpgroups whose factors are not in shared memory")
         };
-        let groups: [&[Value]; 3] = [&[lhs], &[data.one(1)], &[value]];
+        let stand = data.places().zip(places).map(|(words, layout)| self.at(words, layout)).transpose()?;
+        let groups: [&[Value]; 4] = [&[lhs], &[data.one(1)], &[value], stand.as_slice()];
         let coarse = self.func.ty(data.one(1)).as_shared().filter(|factor| is_coarse(factor.elem) && !fast_acc);
         if let Some(factor) = coarse {
             let depth = factor.shape[0].min(PROMOTED);
             let product = &mut self.func.ops[op];
-            product.kind = TileOp::WgmmaPromoted { depth }.into();
+            product.turn_into(TileOp::WgmmaPromoted { depth });
             product.operands[2] = value;
             return Ok(());
         }
@@ -198,7 +200,7 @@ impl Rewriter<'_> {
         let (fast_acc, lhs_signedness, rhs_signedness) = signs(&data.kind);
         let kind = TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness };
         let target = &mut self.func.ops[op];
-        target.kind = kind.into();
+        target.turn_into(kind);
         target.operands = [factors[0], factors[1], acc].into_iter().collect();
         let mut behind = Vec::new();
         spread::barrier(self.func, op, &mut behind);

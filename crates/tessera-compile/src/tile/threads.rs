@@ -31,7 +31,7 @@ pub(super) fn warps(func: &Func) -> u32 {
         // An operation on no tile moves nothing.
         let largest = largest.max().unwrap_or(0);
         match &data.kind {
-            OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. }) => {
+            OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFSparse {}) => {
                 accumulator = accumulator.max(func.ty(data.result()).the_tile().len());
             }
             kind => {

@@ -8,7 +8,7 @@ use tessera_types::{DType, printf};
 use super::expr::{ExprId, ExprKind, Wanted};
 use super::{Builder, Built, Lane, Val, element_bytes};
 use crate::lanes::{Int, IntOp, LaneOp};
-use crate::plan::{BoxCopy, Combine, Fetch, Inst, Mma, Piece, Place, Printed, Reg, ScalarCheck, Sink};
+use crate::plan::{BoxCopy, Combine, Fetch, Inst, Mma, Piece, Place, Printed, Reg, ScalarCheck, Sink, SparseMma};
 
 /// Distances of neighbours in a row-major tile.
 pub(super) fn row_major(shape: &[u32]) -> SmallVec<[isize; 4]> {
@@ -440,9 +440,11 @@ impl Builder<'_> {
             });
             scales = Some([lhs, rhs]);
         }
+        let stand = data.places().map(|words| self.stored(words)).transpose()?;
         let bytes = element_bytes(acc_ty.elem);
         let dst = self.buffer(acc_ty.len(), bytes as usize);
         self.touch_all(&[places[0], places[1], acc, dst]);
+        self.touch_all(stand.as_slice());
         if let Some(scales) = &scales {
             let scales = [scales[0].0, scales[1].0];
             self.touch_all(&scales);
@@ -462,7 +464,10 @@ impl Builder<'_> {
             signed,
             scales,
         };
-        self.emit(Inst::Mma(Box::new(mma)));
+        self.emit(match stand {
+            Some(places) => Inst::SparseMma(Box::new(SparseMma { mma, places, span: data.span })),
+            None => Inst::Mma(Box::new(mma)),
+        });
         let expr = self.place_expr(dst, acc_ty.len(), bytes);
         self.bind(data.result(), Val::Tile { expr, wide: false });
         Ok(())

@@ -129,7 +129,7 @@ impl Builder<'_> {
             ScheduleOp::Insert {} => self.insert(data),
             ScheduleOp::Pack {} => self.pack(data, false),
             ScheduleOp::Unpack {} => self.pack(data, true),
-            ScheduleOp::MmaF { .. } | ScheduleOp::MmaFScaled {} => self.mma(data, [true; 2]),
+            ScheduleOp::MmaF { .. } | ScheduleOp::MmaFScaled {} | ScheduleOp::MmaFSparse {} => self.mma(data, [true; 2]),
             ScheduleOp::MmaI { lhs_signedness, rhs_signedness } => {
                 self.mma(data, [signed(*lhs_signedness), signed(*rhs_signedness)])
             }

@@ -6,6 +6,8 @@ mod marks;
 mod memory;
 mod mma;
 pub(crate) use mma::operand_type;
+mod sparse;
+pub(crate) use sparse::misplaced;
 mod print;
 mod reduce;
 mod region;
@@ -195,6 +197,7 @@ impl<'a> Machine<'a> {
             Inst::Box(copy) => self.box_copy(copy),
             Inst::Pack { dst, src, elements, dtype, unpack } => self.pack(*dst, *src, *elements, *dtype, *unpack),
             Inst::Mma(mma) => self.mma(mma),
+            Inst::SparseMma(sparse) => self.sparse_mma(sparse)?,
             // SAFETY: passed on.
             Inst::Product(product) => unsafe { self.product(product)? },
             Inst::ReduceTree { region, extents, src, dst } => self.reduce_tree(region, *extents, src, dst)?,

@@ -251,10 +251,17 @@ impl Machine<'_> {
             feeds.push(Feed::Tile(self.factor_value(&self.factor(op, position)?, active, data.span)?));
         }
         feeds.push(Feed::Tile(self.whole(data.one(2), data.span)?.clone()));
+        feeds.extend(self.places(op)?.map(Feed::Tile));
         // SAFETY: passed on.
         let outputs = unsafe { self.delegate(op, feeds)? };
         self.bind(op, outputs, false);
         Ok(())
+    }
+
+    /// The words that say where a product's left factor stands, where that is stored by half.
+    fn places(&self, op: Op) -> Ran<Option<Buffer>> {
+        let data = &self.func.ops[op];
+        data.places().map(|places| self.whole(places, data.span).cloned()).transpose()
     }
 
     /// Starts a product.
@@ -262,7 +269,7 @@ impl Machine<'_> {
         let data = &self.func.ops[op];
         let acc = self.data(data.one(2), data.span)?.clone();
         let (lhs, rhs) = (self.factor(op, 0)?, self.factor(op, 1)?);
-        let flight = Rc::new(Flight { op, lhs, rhs, acc, value: std::cell::OnceCell::new() });
+        let flight = Rc::new(Flight { op, lhs, rhs, acc, places: self.places(op)?, value: std::cell::OnceCell::new() });
         self.roles[role].copies.flights.push_back(flight.clone());
         self.set(data.result(), Data::Flying(flight));
         Ok(())
@@ -285,7 +292,8 @@ impl Machine<'_> {
             let lhs = self.factor_value(&flight.lhs, active, span)?;
             let rhs = self.factor_value(&flight.rhs, active, span)?;
             // SAFETY: passed on.
-            let outputs = unsafe { self.delegate(flight.op, [lhs, rhs, acc].map(Feed::Tile))? };
+            let outputs =
+                unsafe { self.delegate(flight.op, [lhs, rhs, acc].into_iter().chain(flight.places.clone()).map(Feed::Tile))? };
             for output in outputs {
                 let _ = flight.value.set(output);
             }

@@ -395,12 +395,15 @@ impl<'f> Substitute<'f> {
             Type::InFlight(flying) => flying.tile.clone(),
             ty => ty.as_tile()?.clone(),
         };
+        let places = self.data.places().map(|places| self.func.ty(places).the_tile().clone());
         let kind = match acc.elem.num()?.is_float() {
+            true if places.is_some() => ScheduleOp::MmaFSparse {},
             true => ScheduleOp::MmaF { fast_acc },
             false => ScheduleOp::MmaI { lhs_signedness, rhs_signedness },
         };
         let result = Type::Tile(acc.clone());
-        self.made(kind, vec![vec![Operand::Tile(lhs)], vec![Operand::Tile(rhs)], vec![Operand::Tile(acc)]], vec![result])
+        let groups = [lhs, rhs, acc].into_iter().chain(places).map(|tile| vec![Operand::Tile(tile)]).collect();
+        self.made(kind, groups, vec![result])
     }
 
     /// The operation itself, on vectors where it is one on scalars.

@@ -9,7 +9,7 @@ use super::mask::Mask;
 use super::micro::{Feed, scalar_bytes};
 use super::schedule::{threads_text, whole_warps};
 use super::value::{Buffer, Data};
-use crate::exec::Ran;
+use crate::exec::{Ran, misplaced};
 
 impl Machine<'_> {
     /// # Safety
@@ -248,14 +248,7 @@ impl Machine<'_> {
                 let rows = chosen.bytes_mut().chunks_exact_mut(side * line);
                 for (row, lines) in rows.enumerate() {
                     let word = places.get(row, 4) as u32;
-                    let stored = stored_places(word).map_err(|four| {
-                        let message = format!(
-                            "the places of row {row} of a factor stored by half are {word:#010x}: not two in order of columns {} to {}",
-                            4 * four,
-                            4 * four + 3
-                        );
-                        fault("cpu-places", span, &message)
-                    })?;
+                    let stored = stored_places(word).map_err(|four| misplaced(row, word, four, span))?;
                     for (to, from) in lines.chunks_exact_mut(line).zip(stored) {
                         to.copy_from_slice(&right.bytes()[from * line..][..line]);
                     }

@@ -108,6 +108,8 @@ pub(super) struct Flight {
     pub(super) lhs: Factor,
     pub(super) rhs: Factor,
     pub(super) acc: Data,
+    /// Where a left factor stands that is stored by half.
+    pub(super) places: Option<Buffer>,
     pub(super) value: OnceCell<Buffer>,
 }
 

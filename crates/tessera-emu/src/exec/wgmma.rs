@@ -51,6 +51,13 @@ pub(super) struct Operands {
     integers: Vec<(OperandKey, Rc<Vec<i32>>, Lack)>,
 }
 
+/// Where the stored elements of a sparse A stand along K, row by row, and the rows of which that is not known.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    of_rows: Vec<usize>,
+    lack: Lack,
+}
+
 /// Rows of a warp.
 const ROWS: usize = 16;
 
@@ -252,6 +259,14 @@ impl Cluster<'_> {
         self.spread_product(warp, (a, b), elements.into_iter(), summand);
     }
 
+    /// The places that a warp gives to a product of a sparse A.
+    pub(super) fn places_of(&mut self, warp: &Warp, pc: u32, wgmma: &Wgmma) -> Result<Option<Places>, Fault> {
+        let Some(metadata) = wgmma.sparse else { return Ok(None) };
+        let ([_, ty, _], k) = (wgmma.types, usize::from(wgmma.k));
+        let of_rows = super::sparse::places(&|reg, lane| warp.value(reg, lane), metadata, ty, k)?;
+        Ok(Some(Places { of_rows, lack: self.lack_of_places(warp, pc, wgmma.sparse, ty, k) }))
+    }
+
     pub(super) fn multiply(
         &mut self,
         warp: &mut Warp,
@@ -265,9 +280,9 @@ impl Cluster<'_> {
         let (n, k) = (usize::from(wgmma.n), usize::from(wgmma.k));
         // What is stored of A, and where along K it stands.
         let read = |reg: Reg, lane: usize| warp.value(reg, lane);
-        let places = wgmma.sparse.map(|metadata| super::sparse::places(&read, metadata, a_ty, k)).transpose()?;
+        let places = product.metadata.as_deref();
         let stored = if places.is_some() { k / 2 } else { k };
-        let place = |row: usize, at: usize| places.as_ref().map_or(at, |places| places[row * stored + at]);
+        let place = |row: usize, at: usize| places.map_or(at, |places| places.of_rows[row * stored + at]);
         let shape = |message: String| Fault::new(FindingKind::Matrix, 0, message);
         let b = Matrix::new(product.b, wgmma.transpose_b, width(b_ty)).map_err(shape)?;
         let row = (warp.index % 4) * ROWS as u32;
@@ -286,7 +301,7 @@ impl Cluster<'_> {
             }
             WgmmaA::Descriptor(_) => Lack::default(),
         };
-        let lack_places = self.lack_of_places(warp, product.pc, wgmma.sparse, a_ty, k);
+        let lack_places = places.map_or_else(Lack::default, |places| places.lack);
         let (a_range, b_range) = ((row, ROWS as u32, stored as u32), (0, n as u32, k as u32));
         if integers {
             let read = |ty: Type| move |code: u64| if ty == Type::B1 { (code & 1) as i32 } else { integer(ty, code) };

@@ -55,10 +55,11 @@ pub(crate) struct Wgmma {
 }
 
 impl Wgmma {
-    /// The registers that it reads while it is under way, the accumulators apart.
+    /// The registers that it reads while it is under way, the accumulators apart: those of A alone (PTX ISA, `wgmma.fence`). Metadata is read when it
+    /// is issued.
     pub(crate) fn operands(&self) -> impl Iterator<Item = &Reg> {
         let a: &[Reg] = if let WgmmaA::Registers(regs) = &self.a { regs } else { &[] };
-        a.iter().chain(self.sparse.as_ref().map(|metadata| &metadata.reg))
+        a.iter()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::op::OpKind;
 use crate::tile::TileOp;
 use crate::types::{Elem, RingType, Shape, SharedType, TileType, Type, ViewKind};
 use crate::verify::elementwise::computes;
-use crate::verify::tiles::{accumulates, indices, product_shapes};
+use crate::verify::tiles::{accumulates, indices, product_shapes, sparse_product};
 use crate::verify::{Rule, Site, Wrong, ensure, memory, wgmma};
 
 /// The place of a block among those that share the work of one.
@@ -642,6 +642,9 @@ fn product_of(site: &Site<'_>, rhs: &TileType, acc: &TileType) -> Result<[DType;
         Type::Shared(shared) => shared.tile(),
         _ => spread(site, 0)?.clone(),
     };
+    if site.op.places().is_some() {
+        return sparse_product(&lhs, rhs, acc, spread(site, 3)?);
+    }
     let types = product_shapes(&lhs, rhs, acc)?;
     let [a, b, c] = types;
     let integers = types == [DType::I8, DType::I8, DType::I32];

@@ -4,6 +4,7 @@ use tessera_types::DType;
 
 use crate::attrs::Assumption;
 use crate::constant::Const;
+use crate::fragment::WORD;
 use crate::schedule::ScheduleOp;
 use crate::types::{Elem, Shape, TileType, Type};
 use crate::verify::elementwise::{computes, elem, same_shape};
@@ -73,6 +74,10 @@ pub(super) fn check(site: &Site<'_>, kind: &ScheduleOp) -> Rule {
             Ok(())
         }
         ScheduleOp::MmaFScaled {} => scaled(site),
+        ScheduleOp::MmaFSparse {} => {
+            sparse_product(site.tile(0)?, site.tile(1)?, site.tile(2)?, site.tile(3)?)?;
+            site.result_is(0, site.operand(2))
+        }
         ScheduleOp::MmaI { .. } => {
             let types = product(site)?;
             let right = types == [DType::I8, DType::I8, DType::I32];
@@ -214,6 +219,28 @@ pub(super) fn product_shapes(lhs: &TileType, rhs: &TileType, acc: &TileType) -> 
         (Elem::Num(lhs), Elem::Num(rhs), Elem::Num(acc)) => Ok([lhs, rhs, acc]),
         _ => Err(Wrong { id: "ir-element-type", message: "pointers can't be multiplied".to_string() }),
     }
+}
+
+/// Checks a product whose left factor is stored by half; yields its element types.
+pub(super) fn sparse_product(lhs: &TileType, rhs: &TileType, acc: &TileType, places: &TileType) -> Result<[DType; 3], Wrong> {
+    let right = matches!(
+        (&lhs.shape[..], &rhs.shape[..], &acc.shape[..], &places.shape[..]),
+        (&[m, half], &[k, n], &[rows, columns], &[lines, words])
+            if m == rows && m == lines && n == columns && k == 2 * half && k == WORD * words
+    );
+    ensure!(
+        right,
+        "ir-shape",
+        "`{lhs}` with places `{places}`, `{rhs}` and `{acc}` do not form a product (M x K/2 with M x K/{WORD}, K x N, M x N)"
+    );
+    let types = (lhs.elem, rhs.elem, acc.elem, places.elem);
+    let (Elem::Num(left), Elem::Num(other), Elem::Num(sum), Elem::Num(word)) = types else {
+        return Err(Wrong { id: "ir-element-type", message: "pointers can't be multiplied".to_string() });
+    };
+    let known = left == other && matches!(left, DType::F16 | DType::BF16) && sum == DType::F32;
+    ensure!(known, "ir-element-type", "no product of `{left}` stored by half and `{other}` accumulates in `{sum}`");
+    ensure!(word == DType::I32, "ir-element-type", "places are words of `i32`, not of `{word}`");
+    Ok([left, other, sum])
 }
 
 fn scaled(site: &Site<'_>) -> Rule {

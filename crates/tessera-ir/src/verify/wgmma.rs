@@ -22,13 +22,18 @@ pub(super) fn check(site: &Site<'_>) -> Result<Box<DistributedType>, Wrong> {
     ensure!(warps % 4 == 0, "ir-role", "needs whole warpgroups of 4 warps, but {warps} warps run it");
     let rhs = shared(site, 1)?;
     let (m, n, k) = (acc.tile.shape[0], acc.tile.shape[1], rhs.shape[0]);
-    let step = 256 / element.bits();
+    let places = site.op.places();
+    let step = 256 / element.bits() * if places.is_some() { 2 } else { 1 };
     ensure!(m % 64 == 0 && n % 8 == 0, "ir-shape", "a product of {m} x {n} is not made of blocks of 64 x 8");
     ensure!(k % step == 0, "ir-shape", "K = {k} is not a multiple of {step}, what one instruction takes of `{element}`");
     // Only 16-bit operands may have K as their slower axis.
     let either = element.bits() == 16;
     readable(rhs, either || rhs.order.last() == Some(&0))?;
     let bits = u64::from(element.bits());
+    if let Some(places) = places.map(|places| site.ty(places)) {
+        let fits = places.layout().is_some_and(|layout| holds_places(layout, bits));
+        ensure!(fits, "ir-layout", "`{places}` does not lie in registers as the instruction reads where its left factor stands");
+    }
     match site.operand(0) {
         Type::Shared(lhs) => readable(lhs, either || lhs.order.last() == Some(&1))?,
         lhs => {
@@ -55,12 +60,24 @@ fn readable(buffer: &SharedType, k_major: bool) -> Rule {
     Ok(())
 }
 
+/// Grids of warpgroups that so many warps are.
+fn grids(warps: u64) -> impl Iterator<Item = WarpGrid> {
+    (4..=warps).step_by(4).filter(move |m| warps.is_multiple_of(*m)).map(move |m| WarpGrid { m, n: warps / m })
+}
+
+/// The layout is what some grid of warpgroups has for the words of a left factor stored by half.
+fn holds_places(layout: &Distribution, bits: u64) -> bool {
+    let &[rows, words] = layout.shape() else { return false };
+    let atom = MmaAtom::wgmma(8, bits);
+    grids(layout.warps())
+        .any(|grid| atom.as_ref().is_ok_and(|atom| atom.places([rows, words], grid).is_ok_and(|wanted| wanted == *layout)))
+}
+
 /// The layout is what some width of the instruction, on some grid of warpgroups, has for an operand.
 fn is_fragment(layout: &Distribution, operand: Operand, bits: u64) -> bool {
     let (&[rows, columns], warps) = (layout.shape(), layout.warps()) else { return false };
-    let grids = (4..=warps).step_by(4).filter(|m| warps.is_multiple_of(*m)).map(|m| WarpGrid { m, n: warps / m });
     let widths = || (8..=256).rev().step_by(8).filter(|n| operand == Operand::A || columns.is_multiple_of(*n));
-    grids.into_iter().any(|grid| {
+    grids(warps).any(|grid| {
         widths().any(|n| {
             let atom = MmaAtom::wgmma(n, bits);
             atom.and_then(|atom| atom.operand(operand, [rows, columns], grid)).is_ok_and(|wanted| wanted == *layout)

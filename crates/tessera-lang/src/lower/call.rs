@@ -251,6 +251,7 @@ impl Lowerer<'_> {
             Builtin::Insert => self.insert(&args.at(0), &args.at(1), &args.at(2)),
             Builtin::Mma => self.mma(args),
             Builtin::MmaScaled => self.mma_scaled(args),
+            Builtin::MmaSparse => self.mma_sparse(args),
             Builtin::MatMul => self.matmul(&args.at(0), &args.at(1), span),
             Builtin::Sum | Builtin::Prod | Builtin::Max | Builtin::Min => self.reduce_named(builtin, args),
             Builtin::ArgMax | Builtin::ArgMin => self.arg_extreme(builtin, args),

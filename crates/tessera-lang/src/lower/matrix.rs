@@ -190,6 +190,57 @@ impl Lowerer<'_> {
         Ok(Val::Tile(self.reshape_to(result, shape)))
     }
 
+    /// `tile.mma_sparse`.
+    pub(crate) fn mma_sparse(&mut self, args: &Args) -> Res<Val> {
+        let at: Vec<At> = (0..4).map(|i| args.at(i)).collect();
+        let (values, places, y, acc) = (self.tile(&at[0])?, self.tile(&at[1])?, self.tile(&at[2])?, self.tile(&at[3])?);
+        if let Some((_, place)) = [&values, &places, &y, &acc].into_iter().zip(&at).find(|(tile, _)| tile.shape.len() != 2) {
+            return Err(Box::new(
+                Diagnostic::error(id::RANK, place.1, "a product whose left operand is stored by half takes matrices, of 2 axes")
+                    .label(format!("this is {}", place.0.describe())),
+            ));
+        }
+        let halves = matches!(values.dtype, DType::F16 | DType::BF16) && values.dtype == y.dtype && acc.dtype == DType::F32;
+        if !halves || !matches!(places.dtype, DType::I32 | DType::U32) {
+            return Err(Box::new(
+                Diagnostic::error(
+                    id::MMA_TYPE,
+                    args.call,
+                    format!(
+                        "there is no product of {} stored by half, with places of {}, and {}, accumulated in {}",
+                        dtype_name(values.dtype),
+                        dtype_name(places.dtype),
+                        dtype_name(y.dtype),
+                        dtype_name(acc.dtype)
+                    ),
+                )
+                .also(at[0].1, format!("this is {}", at[0].0.describe()))
+                .also(at[2].1, format!("this is {}", at[2].0.describe()))
+                .help("operands are float16 or bfloat16, places int32, and the accumulator is float32"),
+            ));
+        }
+        let (m, stored) = (values.shape[0], values.shape[1]);
+        let fits = places.shape[..] == [m, stored / 16] && stored.is_multiple_of(16) && y.shape[0] == 2 * stored;
+        if !fits {
+            let shapes = [&values.shape, &places.shape, &y.shape].map(|shape| show_shape(shape));
+            return Err(Box::new(
+                Diagnostic::error(
+                    id::BROADCAST,
+                    args.call,
+                    format!(
+                        "values {} with places {} do not stand for rows that {} could multiply",
+                        shapes[0], shapes[1], shapes[2]
+                    ),
+                )
+                .also(at[0].1, format!("this is {}", at[0].0.describe()))
+                .help("of M x K elements values are M x K/2 and places M x K/32, K a multiple of 32; the right operand is K x N"),
+            ));
+        }
+        self.check_result(&at[3], &acc.shape, &Shape::from_slice(&[m, y.shape[1]]))?;
+        let operands = [values.value, y.value, acc.value, places.value];
+        Ok(Val::Tile(self.emit_tile(ScheduleOp::MmaFSparse {}, &operands, acc.dtype, acc.shape.clone())))
+    }
+
     /// `ct.mma_scaled`.
     pub(crate) fn mma_scaled(&mut self, args: &Args) -> Res<Val> {
         let at: Vec<At> = (0..5).map(|i| args.at(i)).collect();

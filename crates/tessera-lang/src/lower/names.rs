@@ -225,6 +225,9 @@ impl Lowerer<'_> {
         if path.strip_prefix("cuda.tile.").is_some_and(|member| member.starts_with('_')) {
             return Ok(Val::Module(path.as_str().into()));
         }
+        if let Some(builtin) = path.strip_prefix("tessera.tile.").and_then(|member| Builtin::find(Space::OwnTile, member)) {
+            return Ok(Val::Builtin(builtin));
+        }
         let member = path
             .strip_prefix("cuda.tile.")
             .map(|member| (member, true))

@@ -628,7 +628,8 @@ pub(crate) fn groups() -> Vec<Group> {
     let mut groups = Vec::new();
     for builtin in Builtin::ALL {
         let row = builtin.row();
-        let is_elsewhere = ELSEWHERE.iter().any(|(name, _)| *name == row.name) || row.space == Space::Math;
+        let is_elsewhere =
+            ELSEWHERE.iter().any(|(name, _)| *name == row.name) || matches!(row.space, Space::Math | Space::OwnTile);
         if is_elsewhere || row.space == Space::Python && OURS.contains(&row.name) {
             continue;
         }
@@ -641,7 +642,7 @@ pub(crate) fn groups() -> Vec<Group> {
             Space::ArrayMethod => ("", format!("m.{}", row.name)),
             Space::ViewMethod => ("v = qq.tiled_view((4, 8))\n", format!("v.{}", row.name)),
             Space::RawMethod => ("g = q.get_raw_memory()\n", format!("g.{}", row.name)),
-            Space::Python | Space::Math => ("", row.name.to_string()),
+            Space::Python | Space::Math | Space::OwnTile => ("", row.name.to_string()),
         };
         let params = parameters(row.signature);
         let call = |values: &[(Option<String>, String)]| {

@@ -67,6 +67,7 @@ pub(crate) mod softmax;
 pub(crate) mod sort;
 mod sparse;
 pub(crate) mod sparse24;
+pub(crate) mod sparse24_cut;
 pub(crate) mod spmm;
 pub(crate) mod spmv;
 pub(crate) mod vector;

@@ -8,7 +8,7 @@
 //! `x = 0 a 0 b | c d 0 0` has the values `a b c d` and the lowest bits `0100 1101` of its word. Of two places the first is the lower one,
 //! also where what stands there is 0. Words go on behind the last four of a row with the places 0 and 1.
 //!
-//! A product first copies its factors into whole blocks and rounds: threads bring 16 bytes at a time from there, wherever arrays begin and end.
+//! [`sparse24_cut`] says how a product is cut into blocks.
 
 use std::ops::Range;
 
@@ -18,11 +18,12 @@ use tessera_types::{DType, ErrorModel, Policy};
 use crate::draw::Draw;
 use crate::element::{storable, underflow};
 use crate::operator::{
-    Argument, Expected, Fill, Inputs, KernelFile, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec,
-    Unsupported,
+    Argument, Expected, Fill, Inputs, KernelFile, LaunchSpec, Machine, Operator, OutputRows, Plan, PossibleWay, Reference, Role,
+    TensorSpec, Unsupported, Way, Ways,
 };
 use crate::problem::Problem;
 use crate::set::rows;
+use crate::set::sparse24_cut::{self, Choice};
 use crate::signature::{Calls, Follows, Operand, Signature, Sizes, pair_at};
 use crate::work::{Metric, Work, packed_bytes};
 
@@ -32,7 +33,7 @@ const TYPES: &[(&str, DType)] = &[("places", DType::I32)];
 const STORED: &[Operand] = &[Operand("values", "m half"), Operand("places", "m words")];
 /// Neighbours of which two are stored, and those whose places a word says.
 const FOUR: u64 = 4;
-const WORD: u64 = 32;
+pub(super) const WORD: u64 = 32;
 
 /// How many values a row has, and how many words.
 static FOLLOWS: [Follows; 2] = [("half", |problem| Ok(problem.get("k") / 2)), ("words", |problem| Ok(words(problem.get("k"))))];
@@ -110,7 +111,12 @@ pub(crate) static GEMM: Operator = Operator {
         },
         ..OPERATOR.calls
     },
-    plan: multiply,
+    plan: |problem, policy, machine| multiply(problem, policy, machine, None),
+    ways: Some(Ways {
+        names: &sparse24_cut::NAMES,
+        of: ways,
+        plan: |problem, policy, machine, way| multiply(problem, policy, machine, Some(way)),
+    }),
     no_specials: None,
     ..OPERATOR
 };
@@ -182,7 +188,7 @@ fn extents<const N: usize>(problem: &Problem, names: [&str; N]) -> Result<[usize
 }
 
 /// The launch for a matrix of so many rows and columns, in tiles of rows and of `least` columns or more.
-fn by_tiles(
+pub(super) fn by_tiles(
     kernel: &'static str,
     mut arguments: Vec<(&'static str, Argument)>,
     [m, k]: [usize; 2],
@@ -254,12 +260,11 @@ fn bits_of(policy: Policy, operator: &str) -> Result<(DType, DType), Unsupported
     }
 }
 
-/// Rows and columns of a block and products of a round, as the kernel says.
-const ROWS: usize = 128;
-const COLUMNS: usize = 128;
-const STEPS: usize = 64;
+fn ways(problem: &Problem, _: Policy, machine: Machine) -> Result<Vec<PossibleWay>, Unsupported> {
+    Ok(sparse24_cut::ways(["m", "n", "k"].map(|name| problem.get(name)), machine))
+}
 
-fn multiply(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Unsupported> {
+fn multiply(problem: &Problem, policy: Policy, machine: Machine, way: Option<&Way>) -> Result<Plan, Unsupported> {
     let storage = match rows::storage(policy, "sparse24_gemm")? {
         (storage @ (DType::F16 | DType::BF16), DType::F32) => storage,
         _ => return Err(Unsupported(format!("sparse24_gemm multiplies `fp16` and `bf16` with sums in `fp32`, not `{policy}`"))),
@@ -275,27 +280,14 @@ fn multiply(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan,
     let [values, places] = stored([m, k], storage, Role::Input);
     let b = TensorSpec::new("B", storage, [k, n], Role::Input);
     let c = TensorSpec::new("C", storage, [m, n], Role::Output);
-    // The factors in whole blocks and rounds.
-    let [height, width, depth] = [m.next_multiple_of(ROWS), n.next_multiple_of(COLUMNS), k.next_multiple_of(STEPS)];
-    let lines = |name, dtype, shape: [usize; 2]| TensorSpec::new(name, dtype, shape, Role::Workspace);
-    let tensors = vec![
-        values,
-        places,
-        b,
-        c,
-        lines("values_lines", storage, [height, depth / 2]),
-        TensorSpec { fill: Fill::Places, ..lines("places_lines", DType::I32, [height, depth / WORD as usize]) },
-        lines("B_lines", storage, [depth, width]),
-    ];
-    let mut launches = Vec::new();
-    for (kernel, from, to) in [("copy", 0, 4), ("copy_places", 1, 5), ("copy", 2, 6)] {
-        let arguments = vec![("x", Argument::Tensor(from)), ("y", Argument::Tensor(to))];
-        let shape = [tensors[to].shape[0], tensors[to].shape[1]];
-        launches.push(by_tiles(kernel, arguments, shape, 2, machine)?);
-    }
-    let arguments = [("values", 4), ("places", 5), ("B", 6), ("C", 3)].map(|(name, at)| (name, Argument::Tensor(at)));
-    let ([across, ..], [down, ..]) = (rows::grid(n, COLUMNS)?, rows::grid(m, ROWS)?);
-    launches.push(LaunchSpec::new("product", arguments.into(), [across, down, 1]));
+    let mut tensors = vec![values, places, b, c];
+    let sizes = [m, n, k].map(|extent| extent as u64);
+    let launches = match (sparse24_cut::takes_tiles(machine), way) {
+        (true, Some(way)) => sparse24_cut::tiled(&mut tensors, sizes, Choice::of_way(way)?, machine)?,
+        (true, None) => sparse24_cut::tiled(&mut tensors, sizes, Choice::of(sizes, machine), machine)?,
+        (false, None) => sparse24_cut::by_warps(&mut tensors, sizes, machine)?,
+        (false, Some(_)) => return Err(Unsupported("sparse24_gemm is cut in one way alone here".to_string())),
+    };
     Ok(Plan {
         outputs: vec![OutputRows { tensor: 3, rows: m, row_len: n, exact: false }],
         launches,

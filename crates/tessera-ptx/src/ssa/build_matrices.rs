@@ -33,6 +33,9 @@ pub struct WgmmaOptions {
     pub accumulate: Option<Value>,
     /// `D = AB`, into registers that held nothing; the accumulators only say how many there are.
     pub fresh: bool,
+    /// Half of A is stored: the register that says where each two of four neighbours stood, which is read when the product starts, and which threads of
+    /// a quad hold that.
+    pub sparse: Option<(Value, u32)>,
     /// `-A`
     pub negate_a: bool,
     /// `-B`
@@ -88,7 +91,11 @@ impl Builder {
             WgmmaA::Shared(descriptor) => vec![descriptor.into()],
             WgmmaA::Registers(values) => vec![Arg::sources(values)],
         };
-        args.extend([Arg::Use(b), Arg::Use(accumulate)]);
+        args.push(Arg::Use(b));
+        if let Some((metadata, selector)) = options.sparse {
+            args.extend([Arg::Use(metadata), i64::from(selector).into()]);
+        }
+        args.push(Arg::Use(accumulate));
         // Integer products have no signs, and only 16-bit formats have transposes.
         let types: Vec<Type> = shape.split('.').filter_map(Type::parse).collect();
         if types.first() != Some(&Type::S32) {
@@ -104,7 +111,8 @@ impl Builder {
             Some(&first) if options.fresh => Results::Vector(self.kernel.class(first), accumulators.len()),
             _ => Results::TiedVector(accumulators),
         };
-        self.instruction(&format!("wgmma.mma_async.sync.aligned.{shape}"), results, &args)
+        let sparse = if options.sparse.is_some() { ".sp" } else { "" };
+        self.instruction(&format!("wgmma.mma_async{sparse}.sync.aligned.{shape}"), results, &args)
     }
 
     /// Closes a group of products.

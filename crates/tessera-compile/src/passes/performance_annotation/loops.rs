@@ -52,7 +52,9 @@ fn work(func: &Func, block: tessera_ir::Block) -> Option<u64> {
                         | TileOp::NamedBarrier { .. }
                         | TileOp::NamedArrive { .. }
                         | TileOp::GroupTurn { .. }
-                ) | OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFScaled {})
+                ) | OpKind::Schedule(
+                    ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFScaled {} | ScheduleOp::MmaFSparse {},
+                )
             );
         let nested = matches!(
             data.kind,

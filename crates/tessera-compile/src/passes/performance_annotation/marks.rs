@@ -127,7 +127,9 @@ fn named(func: &Func, op: Op, depth: u32) -> Option<&'static str> {
         OpKind::Tile(TileOp::WaitGroup { .. }) => Some("wait for copies"),
         OpKind::Tile(TileOp::TmaStoreWait { .. }) => Some("wait for stores"),
         OpKind::Tile(TileOp::MmaShared { .. } | TileOp::MmaSync { .. } | TileOp::WgmmaPromoted { .. })
-        | OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFScaled {}) => Some("multiply"),
+        | OpKind::Schedule(
+            ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFScaled {} | ScheduleOp::MmaFSparse {},
+        ) => Some("multiply"),
         OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}) if depth == 0 => Some("loop"),
         _ => None,
     }

@@ -246,7 +246,7 @@ impl Reader<'_> {
             func.ops[product.op].operands[side] = buffer;
         }
         let (fast_acc, lhs_signedness, rhs_signedness) = signs(&func.ops[product.op].kind);
-        func.ops[product.op].kind = TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }.into();
+        func.ops[product.op].turn_into(TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness });
     }
 }
 
@@ -267,7 +267,7 @@ fn needs_tile(func: &Func, supply: &Supply, load: Op) -> bool {
         }
         if let Some(product) = supply.products.iter().find(|product| product.op == op) {
             let slot = |side: usize| matches!(product.sides[side], Side::Slot { .. });
-            return (0..3).any(|side| uses(data.operands[side]) && (side == 2 || !slot(side)));
+            return (0..data.operands.len()).any(|side| uses(data.operands[side]) && (side >= 2 || !slot(side)));
         }
         if is_look(func, op) {
             views.extend(&data.results);

@@ -7,7 +7,12 @@ use tessera_types::DType;
 /// A product of two tiles, as it stands in block programs.
 pub(in crate::tile) fn is_product(func: &Func, op: Op) -> bool {
     let kind = &func.ops[op].kind;
-    matches!(kind, OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFScaled { .. }))
+    matches!(
+        kind,
+        OpKind::Schedule(
+            ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFScaled {} | ScheduleOp::MmaFSparse {}
+        )
+    )
 }
 
 /// The rows of a product that has an instruction for warpgroups.

@@ -368,7 +368,7 @@ impl Supply {
                 }
                 if let Some(product) = self.products.iter().find(|product| product.op == op) {
                     let elsewhere = |side: usize| matches!(product.sides[side], Side::Slot { site, .. } if site != number);
-                    if data.one(2) == value || (0..2).any(|side| data.one(side) == value && !elsewhere(side)) {
+                    if data.operands[2..].contains(&value) || (0..2).any(|side| data.one(side) == value && !elsewhere(side)) {
                         return true;
                     }
                 } else if data.row().effects == Effects::Pure && data.regions.is_empty() {

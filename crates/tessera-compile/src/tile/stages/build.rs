@@ -79,7 +79,7 @@ pub(super) fn build(func: &mut Func, candidate: &Candidate, stages: u32) {
             });
             let (fast_acc, lhs_signedness, rhs_signedness) = signs(&b.func.ops[op].kind);
             let data = &mut b.func.ops[op];
-            data.kind = TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness }.into();
+            data.turn_into(TileOp::MmaShared { fast_acc, lhs_signedness, rhs_signedness });
             data.operands[..2].copy_from_slice(&factors);
             b.func.blocks[body].ops.push(op);
         } else if let Some(copy) = candidate.copies.iter().position(|copy| copy.load == op) {

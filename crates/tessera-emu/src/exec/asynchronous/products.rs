@@ -4,7 +4,7 @@
 //! them have issued it.
 
 use crate::exec::run::Outcome;
-use crate::exec::wgmma::Operands;
+use crate::exec::wgmma::{Operands, Places};
 use crate::exec::{Cluster, Fault, Wait, Warp, wgmma};
 use crate::finding::{Class, Finding, FindingKind};
 use crate::lanes::LANES;
@@ -37,6 +37,8 @@ pub(in crate::exec) struct Product {
     pub(in crate::exec) a: u64,
     pub(in crate::exec) b: u64,
     pub(in crate::exec) accumulate: bool,
+    /// Of a sparse A, as it was when the product was issued.
+    pub(in crate::exec) metadata: Option<Box<Places>>,
     pub(in crate::exec) done: bool,
     pub(in crate::exec) ticket: Ticket,
 }
@@ -52,11 +54,22 @@ impl Cluster<'_> {
                 let (a, b) = wgmma::descriptors(warp, wgmma)?;
                 self.check_registers(warp, wgmma).or_else(|fault| self.pass(warp, pc, fault))?;
                 let accumulate = warp.predicate(wgmma.accumulate) & 1 == 1;
+                let metadata = self.places_of(warp, pc, wgmma)?.map(Box::new);
                 let (group, number) = (warp.asynchronous.product_groups, warp.asynchronous.issued);
                 let thread = warp.index as usize * LANES;
                 let ticket = self.sanitizer.as_mut().map(|sanitizer| sanitizer.product_issued(warp.rank, thread, number));
                 let ticket = ticket.unwrap_or_default();
-                warp.asynchronous.products.push_back(Product { pc, number, group, a, b, accumulate, done: false, ticket });
+                warp.asynchronous.products.push_back(Product {
+                    pc,
+                    number,
+                    group,
+                    a,
+                    b,
+                    accumulate,
+                    metadata,
+                    done: false,
+                    ticket,
+                });
                 warp.asynchronous.issued += 1;
                 self.progress += 1;
                 self.watch_registers(warp);
