@@ -219,6 +219,7 @@ impl Walk<'_> {
             return self.product(a, b, None, span);
         }
         match Pair::of(op) {
+            Some(Pair::Pow) => self.power(op.symbol(), a, b, span),
             Some(pair) => self.pair(pair, op.symbol(), a, b, span),
             None => Err(Box::new(
                 Diagnostic::error(id::OPERAND_TYPE, span, format!("whole operands have no `{}`", op.symbol()))

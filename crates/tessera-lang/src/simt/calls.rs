@@ -228,7 +228,7 @@ impl Check<'_> {
             Function::Unary(unary) => self.operands(bound, span).and_then(|[at]| value::unary(unary, name, &at, span)),
             Function::Max => self.operands(bound, span).and_then(|[a, b]| value::binary(Binary::Max, name, &a, &b, span)),
             Function::Min => self.operands(bound, span).and_then(|[a, b]| value::binary(Binary::Min, name, &a, &b, span)),
-            Function::Pow => self.operands(bound, span).and_then(|[a, b]| value::binary(Binary::Pow, name, &a, &b, span)),
+            Function::Pow => self.operands(bound, span).and_then(|[a, b]| self.power(name, &a, &b, span)),
             Function::Fma => self.operands(bound, span).and_then(|factors| fma(&factors, span)),
             Function::Where => {
                 let written = |position: usize| bound.get(position).and_then(|group| group.first().copied());

@@ -93,6 +93,7 @@ impl Check<'_> {
             return fixed::binary(op, x, y, span).map(Item::Fixed);
         }
         match operator(op) {
+            Some(Binary::Pow) => self.power(op.symbol(), a, b, span),
             Some(own) => value::binary(own, op.symbol(), a, b, span),
             None => Err(unsupported(span, "`@`")),
         }

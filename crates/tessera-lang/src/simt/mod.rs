@@ -17,6 +17,7 @@ mod expr;
 mod functions;
 mod memory;
 mod ordered;
+mod power;
 mod program;
 mod stmts;
 mod unroll;
