@@ -42,6 +42,7 @@ mod with;
 
 pub(crate) use arith::{Arith, FloatMode};
 pub(crate) use compare::comparison;
+pub(crate) use entry::truth_values;
 pub(crate) use operand::encode;
 pub use option::kernel_options;
 
