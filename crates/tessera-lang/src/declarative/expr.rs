@@ -11,6 +11,7 @@ use super::functions::Function as TileFunction;
 use super::stmts::unsupported;
 use super::{At, Data, Frame, Item, Res, Walk};
 use crate::ast::{Arg, BoolOp, CompareOp, Expr, ExprKind, UnaryOp};
+use crate::builtins::{Builtin, Space};
 use crate::diagnostics::id;
 use crate::file::{Moment, ParsedFile};
 use crate::fixed::{self, Fixed};
@@ -353,6 +354,9 @@ impl Walk<'_> {
             if !self.is_local(base)
                 && let Some(path) = self.file.path_of(function)
             {
+                if let Some(builtin) = path.strip_prefix("math.").and_then(|name| Builtin::find(Space::Math, name)) {
+                    return fixed::math(builtin, &self.fixed_args(args)?, expr.span).map(Item::Fixed);
+                }
                 if let Some(name) = path.strip_prefix("tessera.tile.") {
                     let Some(function) = TileFunction::find(name) else { return Err(unknown_function(name, member.span)) };
                     return self.call_tile(function, args, expr.span);
