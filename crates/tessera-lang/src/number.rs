@@ -7,9 +7,11 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use tessera_ir::{Diagnostic, Span};
+use tessera_types::DType;
 
 use crate::ast::{BinaryOp, CompareOp};
 use crate::diagnostics::id;
+use crate::lower::Res;
 
 /// A compile-time number.
 #[derive(Clone, Copy, Debug)]
@@ -224,6 +226,19 @@ pub(crate) fn power<T: Clone>(base: T, exponent: u128, mut multiply: impl FnMut(
         }
     }
     product
+}
+
+/// Refuses a known divisor of integers that is zero, and a known count of a shift that is negative: the operation's place, the number's.
+pub(crate) fn divides_or_shifts(name: &str, number: Num, dtype: DType, (span, at): (Span, Span)) -> Res<()> {
+    match name {
+        "//" | "%" | "divmod" if dtype.is_integer() && !number.truth() => Err(Box::new(
+            Diagnostic::error(id::DIVISION_BY_ZERO, span, format!("`{name}` divides by zero")).also(at, "this is zero"),
+        )),
+        "<<" | ">>" if number.as_int().is_some_and(|count| count < 0) => Err(Box::new(
+            Diagnostic::error(id::VALUE_RANGE, span, format!("`{name}` by a negative count")).also(at, "this is negative"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The refusal of a power of integers that need not be an integer: to a negative one Python has a float.
