@@ -18,6 +18,7 @@ mod entry;
 mod expr;
 mod functions;
 mod gather;
+mod host;
 mod index;
 mod launch;
 mod loops;
