@@ -42,6 +42,7 @@ mod view;
 mod with;
 
 pub(crate) use arith::{Arith, FloatMode};
+pub(crate) use assign::changed_list;
 pub(crate) use compare::comparison;
 pub(crate) use entry::truth_values;
 pub(crate) use operand::encode;

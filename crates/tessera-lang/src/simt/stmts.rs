@@ -7,11 +7,12 @@ use tessera_types::DType;
 use super::Check;
 use super::env::Item;
 use super::program::{Expression, Memory, Place, Statement};
+use super::sequence::{Kind, sequence_of};
 use super::value::{At, convert, not_a_value, truth, typed};
 use crate::ast::{BinaryOp, Expr, ExprKind, Stmt, StmtKind};
 use crate::diagnostics::id;
 use crate::fixed::Fixed;
-use crate::lower::Res;
+use crate::lower::{Res, changed_list};
 use crate::promote::{dtype_name, promote};
 use crate::written;
 
@@ -229,6 +230,9 @@ impl Check<'_> {
             return self.store(place, &result);
         }
         let left = (self.expr(target)?, target.span);
+        if let Some((Kind::List, _)) = sequence_of(&left.0) {
+            return Err(changed_list(op, &left.0.describe(), span));
+        }
         let right = (self.expr(value)?, value.span);
         let result = (self.operate(op, &left, &right, span)?, span);
         self.assign(target, &result)
