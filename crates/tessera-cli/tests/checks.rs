@@ -277,6 +277,8 @@ fn options_and_arguments_without_effect_are_refused() {
         ("check softmax --sizes queries=9,keys=5,variant=causal".to_string(), "its variants are the plain one"),
         ("bench softmax --sizes queries=9,keys=5,variant=causal".to_string(), "its variants are the plain one"),
         ("check gemm --sizes m=0..8*2".to_string(), "0 times a factor stays 0"),
+        ("check gemm --sizes m=1..8+0".to_string(), "the step of a range is 1 at least"),
+        ("check gemm --sizes m=1..8*1".to_string(), "the factor of a range is 2 at least"),
         ("bench gemm --sizes m=0".to_string(), "an extent of 0 takes no time"),
         ("bench gemm --sizes beta=1.5".to_string(), "each would multiply what the last one left"),
         ("check softmax --sizes alpha=0.5".to_string(), "`alpha` is no number of softmax"),

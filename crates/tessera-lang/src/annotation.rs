@@ -29,6 +29,8 @@ pub enum Annotation {
     None,
     /// The value is known when the kernel is compiled.
     Constant(ConstKind),
+    /// Python's `int`, `float`, `bool` or `str`: run-time scalars are taken as they come, and of constants those of this kind.
+    Plain(ConstKind),
     /// An array.
     Array {
         /// Type of sizes and strides.
@@ -65,6 +67,7 @@ fn annotation(file: &ParsedFile, expr: &Expr, depth: u32) -> Annotation {
         return if position.is_empty() { annotation(file, value, depth + 1) } else { Annotation::None };
     }
     match &expr.kind {
+        ExprKind::Name(_) if const_kind(expr) != ConstKind::Any => Annotation::Plain(const_kind(expr)),
         ExprKind::Name(_) | ExprKind::Attribute(..) => match last(file, expr).as_deref() {
             Some("Constant") => Annotation::Constant(ConstKind::Any),
             Some("Array") => array(IndexType::I32),

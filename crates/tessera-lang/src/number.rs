@@ -6,7 +6,12 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use tessera_ir::{Diagnostic, Span};
+use tessera_types::DType;
+
 use crate::ast::{BinaryOp, CompareOp};
+use crate::diagnostics::id;
+use crate::lower::Res;
 
 /// A compile-time number.
 #[derive(Clone, Copy, Debug)]
@@ -203,6 +208,46 @@ fn int_binary(op: BinaryOp, a: i128, b: i128) -> Result<Num, Fault> {
         BinaryOp::MatMul => return Err(Fault::Kind),
     };
     value.map(Num::Int).ok_or(if b < 0 && matches!(op, BinaryOp::Shl | BinaryOp::Shr) { Fault::Domain } else { Fault::Overflow })
+}
+
+/// A power by repeated multiplication; `None` to the power 0, which is the caller's 1.
+pub(crate) fn power<T: Clone>(base: T, exponent: u128, mut multiply: impl FnMut(T, T) -> T) -> Option<T> {
+    let (mut square, mut left, mut product) = (base, exponent, None);
+    while left > 0 {
+        if left & 1 == 1 {
+            product = Some(match product {
+                None => square.clone(),
+                Some(product) => multiply(product, square.clone()),
+            });
+        }
+        left >>= 1;
+        if left > 0 {
+            square = multiply(square.clone(), square);
+        }
+    }
+    product
+}
+
+/// Refuses a known divisor of integers that is zero, and a known count of a shift that is negative: the operation's place, the number's.
+pub(crate) fn divides_or_shifts(name: &str, number: Num, dtype: DType, (span, at): (Span, Span)) -> Res<()> {
+    match name {
+        "//" | "%" | "divmod" if dtype.is_integer() && !number.truth() => Err(Box::new(
+            Diagnostic::error(id::DIVISION_BY_ZERO, span, format!("`{name}` divides by zero")).also(at, "this is zero"),
+        )),
+        "<<" | ">>" if number.as_int().is_some_and(|count| count < 0) => Err(Box::new(
+            Diagnostic::error(id::VALUE_RANGE, span, format!("`{name}` by a negative count")).also(at, "this is negative"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The refusal of a power of integers that need not be an integer: to a negative one Python has a float.
+pub(crate) fn power_of_integers(name: &str, base: Option<Num>, span: Span) -> Diagnostic {
+    let message = format!("`{name}` of integers takes a power that is known when the kernel is compiled, and not negative");
+    Diagnostic::error(id::OPERAND_TYPE, span, message).help(match base {
+        Some(Num::Int(2)) => "write `1 << n`, or `tile.cast(n, fp32)` for a power in floats",
+        _ => "write `tile.cast(x, fp32)` for a power in floats",
+    })
 }
 
 /// The remainder with the divisor's sign, Python's `%`.

@@ -259,10 +259,9 @@ struct Binder {
 impl Binder {
     fn argument(&mut self, name: &str, spec: &Spec, arg: &ArgType, span: Span) -> Res<Bound> {
         let refuse = |wanted: &str, found: &str| {
-            Err(Box::new(
-                Diagnostic::error(id::ARGUMENT_KIND, span, format!("`{name}` takes {wanted}, not {found}"))
-                    .label("by this parameter's annotation"),
-            ))
+            let refusal = Diagnostic::error(id::ARGUMENT_KIND, span, format!("`{name}` takes {wanted}, not {found}"))
+                .label("by this parameter's annotation");
+            Err(Box::new(if matches!(spec, Spec::Bool) { refusal.help(crate::lower::truth_values(name)) } else { refusal }))
         };
         match (spec, arg) {
             (Spec::Tensor { axes, element }, ArgType::Array { dtype, shape, index, .. }) => {

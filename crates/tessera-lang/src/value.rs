@@ -145,8 +145,8 @@ pub(crate) enum Val {
     Method(Rc<Val>, Builtin),
     /// A function that gets a value as its first argument: a method of an object.
     Bound(Rc<Val>, Rc<Val>),
-    /// What a `**` parameter collects; it never changes.
-    Dict(Rc<[(Rc<str>, Val)]>),
+    /// What a `**` parameter collects, or a display that is evaluated when the kernel is compiled; it never changes.
+    Dict(Rc<[(Val, Val)]>),
     /// A class of the source.
     SourceClass(Rc<SourceClass>),
     /// An object of a dataclass or a named tuple: the values of its fields.
@@ -307,7 +307,7 @@ impl Val {
             (Val::SourceClass(a), Val::SourceClass(b)) => a.is(b),
             (Val::Bound(a, f), Val::Bound(b, g)) => a.same(b) && f.same(g),
             (Val::Dict(a), Val::Dict(b)) => {
-                a.len() == b.len() && a.iter().zip(b.iter()).all(|((k, a), (l, b))| k == l && a.same(b))
+                a.len() == b.len() && a.iter().zip(b.iter()).all(|((k, a), (l, b))| k.same(l) && a.same(b))
             }
             (Val::Array(a), Val::Array(b)) => Rc::ptr_eq(a, b) || a.tensor == b.tensor,
             (Val::List(a), Val::List(b)) => Rc::ptr_eq(a, b),

@@ -215,3 +215,18 @@ fn deep_and_explosive_sources_end_in_a_diagnostic() {
     let file = parse_file("kernel.py", &format!("{deep}{}", whole("f39")));
     assert!(lower(&file, "k", &args, &options).is_ok());
 }
+
+#[test]
+fn integers_to_a_known_power_are_multiplied() {
+    let threads = "@tessera.kernel\ndef k(x: Tensor[\"N\", int32], y: Tensor[\"N\", int32]):\n    i = tile.thread_id()\n    y[i] = x[i] ** 5\n";
+    let whole =
+        "@tessera.kernel\ndef k(x: Tensor[\"N\", int32], y: Tensor[\"N\", int32]):\n    tile.store(y, tile.load(x) ** 5)\n";
+    for source in [threads, whole] {
+        let file = parse_file("kernel.py", source);
+        let args = [array("x", DType::I32, 1), array("y", DType::I32, 1)];
+        let text = tessera_ir::text::print_module(&lower(&file, "k", &args, &LowerOptions::default()).unwrap());
+        // Two squares and one product.
+        assert_eq!(text.matches("= muli ").count(), 3, "{text}");
+        assert!(!text.contains("itof") && !text.contains("pow"), "{text}");
+    }
+}

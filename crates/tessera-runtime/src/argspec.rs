@@ -37,7 +37,7 @@
 
 use tessera_ir::{Diagnostic, Extent, SourceMap, item_name};
 use tessera_lang::ConstValue;
-use tessera_types::{DType, cast, default_rounding};
+use tessera_types::{DType, FloatFormat, IntFormat, cast, default_rounding};
 
 use crate::error::{FileError, TensorError};
 use crate::random::RandomStream;
@@ -249,8 +249,8 @@ fn tuple(items: Vec<Value>) -> Value {
 fn array(scanner: &mut Scanner, ends: &[char]) -> Parsed<Option<Value>> {
     Ok(if scanner.take("@") {
         Some(Value::Stored(stored(scanner, ends)?))
-    } else if let Some(fill) = fill(scanner)? {
-        Some(Value::Made(made(scanner, fill)?))
+    } else if let Some((fill, at)) = fill(scanner)? {
+        Some(Value::Made(made(scanner, fill, at)?))
     } else {
         None
     })
@@ -260,8 +260,8 @@ const TYPES_HELP: &str =
     "element types: f64 f32 tf32 f16 bf16 f8e4m3 f8e5m2 f6e2m3 f6e3m2 f4e2m1 e8m0 i64 i32 i16 i8 i4 u64 u32 u16 u8 b1";
 const FILLS_HELP: &str = "distributions: zeros ones randn rand arange iota empty const(V)";
 
-/// `DIST:`, if the text goes on like that.
-fn fill(scanner: &mut Scanner) -> Parsed<Option<Fill>> {
+/// `DIST:`, if the text goes on like that, and where the distribution, or its number, stands.
+fn fill(scanner: &mut Scanner) -> Parsed<Option<(Fill, usize)>> {
     let start = scanner.mark();
     let word = scanner.peek_word();
     let is_fill = scanner.word_then(":") || word == "const" && scanner.word_then("(");
@@ -276,6 +276,7 @@ fn fill(scanner: &mut Scanner) -> Parsed<Option<Fill>> {
         };
     }
     scanner.word();
+    let mut place = start;
     let fill = match word.as_str() {
         "zeros" => Fill::Zeros,
         "ones" => Fill::Ones,
@@ -291,12 +292,13 @@ fn fill(scanner: &mut Scanner) -> Parsed<Option<Fill>> {
                 return Err(scanner.error(at, "`const` takes a number").help("write `const(0.5):f32[16]`").into());
             }
             scanner.expect(")")?;
+            place = at;
             Fill::Const(value)
         }
         _ => return Err(scanner.error(start, format!("`{word}` is not a distribution")).help(FILLS_HELP).into()),
     };
     scanner.expect(":")?;
-    Ok(Some(fill))
+    Ok(Some((fill, place)))
 }
 
 fn dtype(scanner: &mut Scanner) -> Parsed<DType> {
@@ -312,8 +314,38 @@ fn dtype(scanner: &mut Scanner) -> Parsed<DType> {
     }
 }
 
-fn made(scanner: &mut Scanner, fill: Fill) -> Parsed<Made> {
+/// True where an element type has a number, but for rounding.
+fn holds(dtype: DType, value: &ConstValue) -> bool {
+    let whole = |value: f64| value.fract() == 0.0;
+    match (value, IntFormat::of(dtype), FloatFormat::of(dtype)) {
+        (ConstValue::Int(value), Some(format), _) => (format.min()..=format.max()).contains(&i128::from(*value)),
+        (ConstValue::Float(value), Some(format), _) => {
+            whole(*value) && (format.min() as f64..=format.max() as f64).contains(value)
+        }
+        (ConstValue::Int(value), None, Some(format)) => (*value as f64).abs() <= format.max_finite(),
+        (ConstValue::Float(value), None, Some(format)) => !value.is_finite() || value.abs() <= format.max_finite(),
+        (ConstValue::Int(value), None, None) => matches!(value, 0 | 1),
+        (ConstValue::Float(value), None, None) => *value == 0.0 || *value == 1.0,
+        _ => true,
+    }
+}
+
+/// An array whose elements are said, by a word or number at a place.
+fn made(scanner: &mut Scanner, fill: Fill, at: usize) -> Parsed<Made> {
     let dtype = dtype(scanner)?;
+    if let Fill::Const(value) = &fill
+        && !holds(dtype, value)
+    {
+        let shown = match value {
+            ConstValue::Int(value) => value.to_string(),
+            ConstValue::Float(value) => format!("{value:?}"),
+            other => format!("{other:?}"),
+        };
+        return Err(scanner
+            .error(at, format!("{shown} is no `{dtype}`"))
+            .help("write a number that the element type has")
+            .into());
+    }
     if !scanner.at("[") {
         let start = scanner.mark();
         return Err(scanner.error(start, "expected the array's sizes").help(format!("write `{dtype}[1024,1024]`")).into());
@@ -466,6 +498,12 @@ mod tests {
             ("x=@a.npy;dtype=f99", "1:16", "`f99` is not an element type"),
             ("x=@m.txt", "1:4", "neither a `.npy` nor a `.safetensors` file"),
             ("x=const(a):f32[1]", "1:9", "`const` takes a number"),
+            ("x=const(300):u8[16]", "1:9", "300 is no `u8`"),
+            ("x=const(-1):u32[16]", "1:9", "-1 is no `u32`"),
+            ("x=const(0.5):i32[16]", "1:9", "0.5 is no `i32`"),
+            ("x=const(1e39):f32[16]", "1:9", "1e39 is no `f32`"),
+            ("x=const(500):f8e4m3[16]", "1:9", "500 is no `f8e4m3`"),
+            ("x=zeros:f32[4,99999999999999]", "1:15", "99999999999999 elements along one axis are too many"),
             ("x=99999999999999999999", "1:3", "the integer does not fit 64 bits"),
             ("x='abc", "1:3", "the string does not end"),
             ("x=((((((((((((((((((1", "1:20", "the tuples nest too deeply"),

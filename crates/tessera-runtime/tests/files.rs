@@ -67,6 +67,8 @@ fn what_is_wrong_is_said() {
     assert_eq!(message(&with("'<f4'", "(3,)")), "the array needs 12 bytes, the file has 8");
     assert_eq!(message(&with("'<c8'", "(1,)")), "elements of type `<c8` have no counterpart here");
     assert_eq!(message(&with("'|O'", "(1,)")), "elements of type `|O` have no counterpart here");
+    let structured = "elements of type `[(\\'a\\', \\'<i4\\'), (\\'b\\', \\'<f4\\', (2,))]` have no counterpart here; structured types are not taken";
+    assert!(message(&with("[('a', '<i4'), ('b', '<f4', (2,))]", "(1,)")).starts_with(structured));
     assert_eq!(message(&with("'<f4'", "(-1,)")), "malformed header: a size of `shape` is no number, or too large");
     assert_eq!(message(&with("'<f4'", "(1,) 'x'")), "malformed header: expected `}`, found `\\'`");
     assert!(message(&with("'|V1'", "(8,)")).contains("NumPy does not record which 8-bit type `V1` is"));

@@ -63,7 +63,8 @@ fn values(text: &str) -> Result<Vec<u64>, String> {
         (None, None) => (rest, 1, 1),
     };
     if factor == 1 && distance == 0 {
-        return Err("the factor of a range is 2 at least".to_string());
+        let what = if rest.contains('*') { "the factor of a range is 2 at least" } else { "the step of a range is 1 at least" };
+        return Err(what.to_string());
     }
     let step = |value: u64| value.checked_mul(factor)?.checked_add(distance);
     let (first, last) = (number(first)?, number(last)?);

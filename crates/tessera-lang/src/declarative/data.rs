@@ -9,7 +9,7 @@ use crate::ast::{BinaryOp, CompareOp};
 use crate::diagnostics::id;
 use crate::fixed::Fixed;
 use crate::lower::{comparison, encode, signedness};
-use crate::number::Num;
+use crate::number::{self, Num};
 use crate::promote::{WithLiteral, dtype_name, is_arithmetic, literal_dtype, promote, promote_literal};
 
 /// An elementwise operation on two values of one type.
@@ -20,6 +20,9 @@ pub(super) enum Pair {
     Mul,
     Div,
     FloorDiv,
+    Mod,
+    Shl,
+    Shr,
     Pow,
     Atan2,
     Max,
@@ -41,7 +44,10 @@ impl Pair {
             BinaryOp::And => Pair::And,
             BinaryOp::Or => Pair::Or,
             BinaryOp::Xor => Pair::Xor,
-            BinaryOp::Mod | BinaryOp::Shl | BinaryOp::Shr | BinaryOp::MatMul => return None,
+            BinaryOp::Mod => Pair::Mod,
+            BinaryOp::Shl => Pair::Shl,
+            BinaryOp::Shr => Pair::Shr,
+            BinaryOp::MatMul => return None,
         })
     }
 
@@ -60,7 +66,9 @@ impl Pair {
                 Pair::Atan2 => ScheduleOp::Atan2 {},
                 Pair::Max => ScheduleOp::MaxF { propagate_nan, flush_to_zero },
                 Pair::Min => ScheduleOp::MinF { propagate_nan, flush_to_zero },
-                Pair::FloorDiv | Pair::And | Pair::Or | Pair::Xor => return None,
+                // C's remainder, which `with_sign_of_divisor` makes Python's.
+                Pair::Mod => ScheduleOp::RemF {},
+                Pair::FloorDiv | Pair::Shl | Pair::Shr | Pair::And | Pair::Or | Pair::Xor => return None,
             }
         } else if dtype == DType::B1 {
             match self {
@@ -75,6 +83,9 @@ impl Pair {
                 Pair::Sub => ScheduleOp::SubI { overflow },
                 Pair::Mul => ScheduleOp::MulI { overflow },
                 Pair::FloorDiv => ScheduleOp::DivI { signedness, rounding: Rounding::NegativeInf },
+                Pair::Mod => ScheduleOp::RemI { signedness },
+                Pair::Shl => ScheduleOp::ShlI { overflow },
+                Pair::Shr => ScheduleOp::ShrI { signedness },
                 Pair::Max => ScheduleOp::MaxI { signedness },
                 Pair::Min => ScheduleOp::MinI { signedness },
                 Pair::And => ScheduleOp::AndI {},
@@ -215,16 +226,10 @@ impl Walk<'_> {
         if let (Item::Fixed(x), Item::Fixed(y)) = (&a.0, &b.0) {
             return crate::fixed::binary(op, x, y, span).map(Item::Fixed);
         }
-        if op == BinaryOp::MatMul {
-            return self.product(a, b, None, span);
-        }
         match Pair::of(op) {
+            Some(Pair::Pow) => self.power(op.symbol(), a, b, span),
             Some(pair) => self.pair(pair, op.symbol(), a, b, span),
-            None => Err(Box::new(
-                Diagnostic::error(id::OPERAND_TYPE, span, format!("whole operands have no `{}`", op.symbol()))
-                    .also(a.1, format!("this is {}", a.0.describe()))
-                    .also(b.1, format!("this is {}", b.0.describe())),
-            )),
+            None => self.product(a, b, None, span),
         }
     }
 
@@ -239,8 +244,33 @@ impl Walk<'_> {
             let diagnostic = Diagnostic::error(id::OPERAND_TYPE, span, format!("`{name}` does not take {}", dtype_name(dtype)));
             return Err(Box::new(is_are(a, b, diagnostic).help("convert the operands with `tile.cast(x, dtype)`")));
         };
+        if let Item::Fixed(Fixed::Num(number)) = &b.0 {
+            number::divides_or_shifts(name, *number, dtype, (span, b.1))?;
+        }
         let (x, y) = self.unify(a, b, dtype)?;
-        Ok(Item::Data(self.data(kind, &[x.value, y.value], dtype, x.axes)))
+        let result = self.data(kind, &[x.value, y.value], dtype, x.axes);
+        Ok(Item::Data(match pair {
+            Pair::Mod if dtype.is_float() || dtype.is_signed() => self.with_sign_of_divisor(result, &y),
+            _ => result,
+        }))
+    }
+
+    /// C's remainder to Python's: where the signs differ, the divisor is added.
+    fn with_sign_of_divisor(&mut self, rest: Data, divisor: &Data) -> Data {
+        let (dtype, axes) = (rest.dtype, rest.axes.clone());
+        let zero = self.data(ScheduleOp::Constant { value: Const::splat(dtype.signless(), 0) }, &[], dtype, None);
+        let zero = axes.as_ref().map_or(zero.clone(), |axes| self.spread(&zero, axes));
+        let rest_negative = self.compare_data(CompareOp::Lt, &rest, &zero);
+        let divisor_negative = self.compare_data(CompareOp::Lt, divisor, &zero);
+        let differ = self.data(ScheduleOp::XorI {}, &[rest_negative.value, divisor_negative.value], DType::B1, axes.clone());
+        let not_zero = self.compare_data(CompareOp::Ne, &rest, &zero);
+        let fix = self.data(ScheduleOp::AndI {}, &[differ.value, not_zero.value], DType::B1, axes.clone());
+        let kind = match dtype.is_float() {
+            true => ScheduleOp::AddF { rounding: Rounding::NearestEven, flush_to_zero: false },
+            false => ScheduleOp::AddI { overflow: Overflow::Wraps },
+        };
+        let moved = self.data(kind, &[rest.value, divisor.value], dtype, axes.clone());
+        self.data(ScheduleOp::Select {}, &[fix.value, moved.value, rest.value], dtype, axes)
     }
 
     /// Refuses what arithmetic is not defined on.
@@ -313,7 +343,15 @@ impl Walk<'_> {
         if !fits {
             let message = format!("{} and {} don't form a matrix product", show(&x.2), show(&y.2));
             let help = "the last axis of the first is the last but one of the second: (M, K) and (K, N)";
-            return Err(Box::new(is_are(a, b, Diagnostic::error(id::BROADCAST, span, message)).help(help)));
+            let mut error = is_are(a, b, Diagnostic::error(id::BROADCAST, span, message)).help(help);
+            for (name, memory) in &self.memory {
+                if let Some((true, at)) = memory.transposed {
+                    error = error.also(at, format!("`{name}` is loaded turned: its annotation names the axes after that"));
+                    let turned = "`B: Tensor[\"K\", \"N\", dtype]` with `transpose=True` takes an array of shape [N, K]";
+                    error = error.help(turned);
+                }
+            }
+            return Err(Box::new(error));
         }
         let mma_type = |message: String, at: Span, help: &str| {
             Err(Box::new(is_are(a, b, Diagnostic::error(id::MMA_TYPE, at, message)).help(help)))

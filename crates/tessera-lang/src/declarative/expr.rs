@@ -11,10 +11,12 @@ use super::functions::Function as TileFunction;
 use super::stmts::unsupported;
 use super::{At, Data, Frame, Item, Res, Walk};
 use crate::ast::{Arg, BoolOp, CompareOp, Expr, ExprKind, UnaryOp};
+use crate::builtins::{Builtin, Space};
 use crate::diagnostics::id;
 use crate::file::{Moment, ParsedFile};
 use crate::fixed::{self, Fixed};
 use crate::number::Num;
+use crate::promote::int_range;
 use crate::scopes::{Closure, Scope, Scopes};
 use crate::written;
 
@@ -221,12 +223,16 @@ impl Walk<'_> {
                 self.call_unary(TileFunction::Neg, &at)
             }
             (Item::Data(_), UnaryOp::Pos) => Ok(at.0),
+            (Item::Data(data), UnaryOp::Invert) if data.dtype.is_integer() => {
+                let all = if data.dtype.is_signed() { -1 } else { int_range(data.dtype).1 };
+                self.pair(Pair::Xor, "~", &at, &(Item::Fixed(Fixed::int(all)), span), span)
+            }
             (Item::Data(_), UnaryOp::Not | UnaryOp::Invert) => {
                 let truth = match (&at.0, op) {
                     (Item::Data(data), UnaryOp::Not) if data.axes.is_some() => return Err(elementwise_condition(&at)),
                     (Item::Data(data), UnaryOp::Invert) if data.dtype != tessera_types::DType::B1 => {
                         return Err(Box::new(
-                            Diagnostic::error(id::OPERAND_TYPE, span, "`~` takes truth values here")
+                            Diagnostic::error(id::OPERAND_TYPE, span, "`~` takes integers and truth values")
                                 .also(at.1, format!("this is {}", at.0.describe())),
                         ));
                     }
@@ -353,6 +359,9 @@ impl Walk<'_> {
             if !self.is_local(base)
                 && let Some(path) = self.file.path_of(function)
             {
+                if let Some(builtin) = path.strip_prefix("math.").and_then(|name| Builtin::find(Space::Math, name)) {
+                    return fixed::math(builtin, &self.fixed_args(args)?, expr.span).map(Item::Fixed);
+                }
                 if let Some(name) = path.strip_prefix("tessera.tile.") {
                     let Some(function) = TileFunction::find(name) else { return Err(unknown_function(name, member.span)) };
                     return self.call_tile(function, args, expr.span);

@@ -138,7 +138,7 @@ impl Walk<'_> {
             (Function::Where, [condition, x, y]) => self.choose(condition, x, y),
             (Function::Maximum | Function::Max, [x, y]) => self.pair(Pair::Max, name, x, y, span),
             (Function::Minimum | Function::Min, [x, y]) => self.pair(Pair::Min, name, x, y, span),
-            (Function::Pow, [x, y]) => self.pair(Pair::Pow, name, x, y, span),
+            (Function::Pow, [x, y]) => self.power(name, x, y, span),
             (Function::Atan2, [x, y]) => self.pair(Pair::Atan2, name, x, y, span),
             (_, [x]) => self.call_unary(function, x),
             _ => Ok(Item::Context),

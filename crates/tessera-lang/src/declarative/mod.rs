@@ -17,6 +17,7 @@
 mod data;
 mod expr;
 mod functions;
+mod power;
 mod stmts;
 
 use std::rc::Rc;

@@ -10,6 +10,7 @@ use super::{At, Data, Item, Missing, Res, Walk, data_type};
 use crate::ast::{Expr, ExprKind, Stmt, StmtKind};
 use crate::diagnostics::id;
 use crate::fixed::Fixed;
+use crate::lower::changed_list;
 use crate::promote::{WithLiteral, promote_literal};
 use crate::scopes::Scopes;
 
@@ -147,6 +148,9 @@ impl Walk<'_> {
             }
             StmtKind::AugAssign(target, op, value) => {
                 let left = (self.expr(target)?, target.span);
+                if let Item::Fixed(Fixed::List(_)) = &left.0 {
+                    return Err(changed_list(*op, &left.0.describe(), stmt.span));
+                }
                 let right = (self.expr(value)?, value.span);
                 self.span = stmt.span;
                 let item = self.binary(*op, &left, &right, stmt.span)?;

@@ -1,7 +1,29 @@
 //! Functions of numbers: `math`'s, and those of tiles where what they are given is known.
 
+use tessera_ir::Span;
+
+use super::{Fixed, binary, fault};
+use crate::ast::BinaryOp;
 use crate::builtins::Builtin;
+use crate::lower::Res;
 use crate::number::{Fault, Num};
+
+/// A function of `math` of compile-time values.
+pub(crate) fn math(builtin: Builtin, args: &[Fixed], span: Span) -> Res<Fixed> {
+    let name = builtin.row().name;
+    if let (Builtin::MathProd, [items]) = (builtin, args) {
+        let items = items.iterate(span)?;
+        return items.iter().try_fold(Fixed::int(1), |total, item| binary(BinaryOp::Mul, &total, item, span));
+    }
+    let numbers: Option<Vec<Num>> =
+        args.iter().map(|arg| if let Fixed::Num(number) = arg { Some(*number) } else { None }).collect();
+    let value = match numbers.as_deref() {
+        Some([x]) => function(builtin, *x),
+        Some([x, y]) => function_of_two(builtin, *x, *y),
+        _ => Err(Fault::Kind),
+    };
+    value.map(Fixed::Num).map_err(|kind| fault(kind, name, span))
+}
 
 /// The value of a function of one number.
 pub(crate) fn function(builtin: Builtin, x: Num) -> Result<Num, Fault> {

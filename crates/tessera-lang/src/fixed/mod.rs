@@ -11,6 +11,7 @@
 mod builtins;
 mod evaluate;
 mod function;
+mod host;
 mod operate;
 mod text;
 
@@ -21,9 +22,10 @@ use tessera_types::DType;
 
 pub(crate) use builtins::{BUILTINS, builtin};
 pub(crate) use evaluate::{Outer, defined, evaluate, literal, of_path, outer};
-pub(crate) use function::{function, function_of_two};
-pub(crate) use operate::{binary, compare, equal_items, fault, holds, item, position, slice, slice_positions, unary};
-pub(crate) use text::{format, method, repr, str_of};
+pub(crate) use function::{function, function_of_two, math};
+pub(crate) use host::{HOST, host};
+pub(crate) use operate::{binary, compare, equal_items, fault, holds, item, position, repeated, slice, slice_positions, unary};
+pub(crate) use text::{format, method, of_number, percent, repr, str_of};
 
 use crate::args::ConstValue;
 use crate::diagnostics::id;

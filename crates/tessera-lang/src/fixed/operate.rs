@@ -47,17 +47,17 @@ pub(crate) fn binary(op: BinaryOp, a: &Fixed, b: &Fixed, span: Span) -> Res<Fixe
             let bytes = repeat(times.as_int().unwrap_or(0), text.len(), MAX_TEXT)?;
             Ok(Fixed::str(&text.repeat(bytes / text.len().max(1))))
         }
-        (BinaryOp::Mul, Fixed::Tuple(items), Fixed::Num(times)) | (BinaryOp::Mul, Fixed::Num(times), Fixed::Tuple(items))
+        (BinaryOp::Mul, Fixed::Tuple(items), times @ Fixed::Num(_))
+        | (BinaryOp::Mul, times @ Fixed::Num(_), Fixed::Tuple(items))
             if times.as_int().is_some() =>
         {
-            let count = repeat(times.as_int().unwrap_or(0), items.len(), MAX_ITEMS)?;
-            Ok(Fixed::Tuple(items.iter().cycle().take(count).cloned().collect()))
+            Ok(Fixed::Tuple(repeated(items.len(), times, span)?.into_iter().map(|at| items[at].clone()).collect()))
         }
-        (BinaryOp::Mul, Fixed::List(items), Fixed::Num(times)) | (BinaryOp::Mul, Fixed::Num(times), Fixed::List(items))
+        (BinaryOp::Mul, Fixed::List(items), times @ Fixed::Num(_))
+        | (BinaryOp::Mul, times @ Fixed::Num(_), Fixed::List(items))
             if times.as_int().is_some() =>
         {
-            let count = repeat(times.as_int().unwrap_or(0), items.len(), MAX_ITEMS)?;
-            Ok(Fixed::List(items.iter().cycle().take(count).cloned().collect()))
+            Ok(Fixed::List(repeated(items.len(), times, span)?.into_iter().map(|at| items[at].clone()).collect()))
         }
         _ => {
             Err(Box::new(
@@ -66,6 +66,15 @@ pub(crate) fn binary(op: BinaryOp, a: &Fixed, b: &Fixed, span: Span) -> Res<Fixe
             ))
         }
     }
+}
+
+/// The places of the items of a sequence that is repeated.
+pub(crate) fn repeated(length: usize, times: &Fixed, span: Span) -> Res<Vec<usize>> {
+    let total = times.as_int().unwrap_or(0).max(0).saturating_mul(length as i128);
+    if total > MAX_ITEMS as i128 {
+        return Err(too_long(span));
+    }
+    Ok((0..total as usize).map(|at| at % length).collect())
 }
 
 /// A unary operation.

@@ -188,6 +188,80 @@ pub(crate) fn format(value: &Fixed, spec: &str, span: Span) -> Res<String> {
     })
 }
 
+/// `text % value`, in the notation of C.
+pub(crate) fn percent(text: &str, value: &Fixed, span: Span) -> Res<String> {
+    let wrong = |what: &str| Box::new(Diagnostic::error(id::FORMAT, span, format!("{what} in the format {text:?}")));
+    let mut values = match value {
+        Fixed::Tuple(items) => items.iter(),
+        one => std::slice::from_ref(one).iter(),
+    };
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('%') {
+        out.push_str(before);
+        let letter = after.find(|c: char| c.is_alphabetic() || c == '%').ok_or_else(|| wrong("a `%` without a letter"))?;
+        let (options, tail) = after.split_at(letter);
+        let letter = tail.chars().next().unwrap_or('%');
+        rest = &tail[letter.len_utf8()..];
+        if letter == '%' {
+            out.push('%');
+            continue;
+        }
+        let value = values.next().ok_or_else(|| wrong("too few values"))?;
+        let width = options.trim_start_matches(['-', '+', ' ', '#', '0']);
+        let flags = &options[..options.len() - width.len()];
+        let flag = |wanted: char, shown: &'static str| if flags.contains(wanted) { shown } else { "" };
+        let (value, kind) = match (letter, value) {
+            ('d' | 'i', Fixed::Num(number)) => {
+                let whole = super::builtin("int", &[Fixed::Num(*number)], span)?;
+                (whole, "d".to_string())
+            }
+            ('s', value) => (Fixed::str(&str_of(value, span)?), "s".to_string()),
+            ('r', value) => (Fixed::str(&repr(value, span)?), "s".to_string()),
+            ('x' | 'X' | 'o' | 'f' | 'e', value) => (value.clone(), letter.to_string()),
+            _ => return Err(wrong(&format!("`%{letter}` for {}", value.describe()))),
+        };
+        let is_text = matches!(value, Fixed::Str(_));
+        let sign = if is_text {
+            ""
+        } else if flags.contains('+') {
+            "+"
+        } else {
+            flag(' ', " ")
+        };
+        let align = if flags.contains('-') {
+            "<"
+        } else if flags.contains('0') && !is_text {
+            ""
+        } else {
+            ">"
+        };
+        let zero = if align.is_empty() { "0" } else { "" };
+        out.push_str(&format(&value, &format!("{align}{sign}{}{zero}{width}{kind}", flag('#', "#")), span)?);
+    }
+    out.push_str(rest);
+    if values.next().is_some() {
+        return Err(wrong("too many values"));
+    }
+    Ok(out)
+}
+
+/// An attribute of a number, or what a method of it without arguments gives.
+pub(crate) fn of_number(number: Num, name: &str, called: bool) -> Option<Num> {
+    let whole = number.as_int();
+    let count = |bits: u32| Some(Num::Int(bits.into()));
+    match (name, called) {
+        ("bit_length", true) => count(128 - whole?.unsigned_abs().leading_zeros()),
+        ("bit_count", true) => count(whole?.unsigned_abs().count_ones()),
+        ("is_integer", true) => Some(Num::Bool(whole.is_some() || number.as_f64().fract() == 0.0)),
+        ("conjugate", true) | ("real", false) => Some(whole.map_or(number, Num::Int)),
+        ("imag", false) => Some(whole.map_or(Num::Float(0.0), |_| Num::Int(0))),
+        ("numerator", false) => whole.map(Num::Int),
+        ("denominator", false) => whole.map(|_| Num::Int(1)),
+        _ => None,
+    }
+}
+
 const METHODS: &[&str] =
     &["startswith", "endswith", "split", "strip", "lower", "upper", "removeprefix", "removesuffix", "replace", "join"];
 

@@ -100,15 +100,7 @@ impl Lowerer<'_> {
             ExprKind::Name(_) => {
                 let old = self.at(target)?;
                 if let Val::Sequence(_) = old.0 {
-                    return Err(Box::new(
-                        Diagnostic::error(
-                            id::IMMUTABLE,
-                            span,
-                            format!("`{}=` changes a list, which may have other names", op.symbol()),
-                        )
-                        .label(format!("this is {}", old.0.describe()))
-                        .help(format!("make a new list, as in `a = a {} [...]`, or use a tuple", op.symbol())),
-                    ));
+                    return Err(changed_list(op, &old.0.describe(), span));
                 }
                 let value = self.at(value)?;
                 let new = self.binary_operator(op, &old, &value, span)?;
@@ -117,4 +109,14 @@ impl Lowerer<'_> {
             _ => self.assign(target, Val::None, span),
         }
     }
+}
+
+/// The refusal to change a list, since other names would keep what it was.
+pub(crate) fn changed_list(op: BinaryOp, list: &str, span: Span) -> Box<Diagnostic> {
+    let message = format!("`{}=` changes a list, which may have other names", op.symbol());
+    Box::new(
+        Diagnostic::error(id::IMMUTABLE, span, message)
+            .label(format!("this is {list}"))
+            .help(format!("make a new list, as in `a = a {} [...]`, or use a tuple", op.symbol())),
+    )
 }

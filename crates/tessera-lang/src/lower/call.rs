@@ -21,6 +21,11 @@ impl Lowerer<'_> {
             if let Val::Str(_) = receiver {
                 return self.text_method(&receiver, name, args, span);
             }
+            if let (Val::Num(number), [], true) = (&receiver, args, self.is_static)
+                && let Some(value) = fixed::of_number(*number, &name.name, true)
+            {
+                return Ok(Val::Num(value));
+            }
             if let Val::Dict(items) = &receiver {
                 return self.dictionary_method(items, name, args, span);
             }
@@ -112,10 +117,10 @@ impl Lowerer<'_> {
                             .help("pass on what a `**` parameter collected, or write the keywords"),
                         ));
                     };
-                    given.extend(items.iter().map(|(name, value)| {
-                        let keyword = Some(Ident { name: name.to_string(), span });
-                        Given { keyword, value: value.clone(), span }
-                    }));
+                    for (key, value) in items.iter() {
+                        let name = self.require_str(&(key.clone(), span))?.to_string();
+                        given.push(Given { keyword: Some(Ident { name, span }), value: value.clone(), span });
+                    }
                 }
                 _ => {
                     let value = self.expr(&arg.value)?;
@@ -128,6 +133,9 @@ impl Lowerer<'_> {
 
     /// Calls a value.
     pub(crate) fn call_value(&mut self, callee: &Val, given: Vec<Given>, span: Span) -> Res<Val> {
+        if let Some(path) = self.host_call(callee, &given) {
+            return self.call_host(&path, given, span);
+        }
         match callee {
             Val::Builtin(builtin) => {
                 if let ([object], Some(special)) = (given.as_slice(), special_of(*builtin))

@@ -133,8 +133,7 @@ impl Lowerer<'_> {
     /// `a in b`.
     fn contains(&mut self, a: &At, b: &At, span: Span) -> Res<Val> {
         if let Val::Dict(items) = &b.0 {
-            let name = self.require_str(a)?;
-            return Ok(Val::bool(items.iter().any(|(own, _)| **own == *name)));
+            return Ok(Val::bool(self.find_key(items, a)?.is_some()));
         }
         if let (Val::SourceClass(class), Val::Member(own, _)) = (&b.0, &a.0) {
             return Ok(Val::bool(own.is(class)));

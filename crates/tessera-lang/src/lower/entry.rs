@@ -162,24 +162,13 @@ impl Lowerer<'_> {
                     .label("as its annotation says"),
             ))
         };
-        if let Annotation::Constant(kind) = param.annotation {
-            let ArgType::Const(value) = arg else { return refuse("a value known when the kernel is compiled", describe(arg)) };
-            let fits = match (kind, value) {
-                (ConstKind::Any, _)
-                | (ConstKind::Int | ConstKind::Bool, ConstValue::Int(_) | ConstValue::Bool(_))
-                | (ConstKind::Float, ConstValue::Float(_) | ConstValue::Int(_))
-                | (ConstKind::Str, ConstValue::Str(_)) => true,
-                (ConstKind::Int | ConstKind::Float | ConstKind::Bool | ConstKind::Str, _) => false,
-            };
-            if !fits {
-                let wanted = match kind {
-                    ConstKind::Int => "a constant integer",
-                    ConstKind::Float => "a constant float",
-                    ConstKind::Bool => "a constant truth value",
-                    ConstKind::Str | ConstKind::Any => "a constant string",
-                };
-                return refuse(wanted, &const_value(value).describe());
-            }
+        match (&param.annotation, arg) {
+            (Annotation::Constant(kind), ArgType::Const(value)) => of_kind(param, *kind, value)?,
+            (Annotation::Constant(_), _) => return refuse("a value known when the kernel is compiled", describe(arg)),
+            // A parameter of any kind may be left out.
+            (Annotation::Plain(_), ArgType::Const(ConstValue::None)) => {}
+            (Annotation::Plain(kind), ArgType::Const(value)) => of_kind(param, *kind, value)?,
+            _ => {}
         }
         // A dot in a value's name is the text form's own.
         let label = name.replace('.', "_");
@@ -279,6 +268,35 @@ impl Lowerer<'_> {
         );
         Array { dtype, base, shape, strides, index, tensor, tensor_ty }
     }
+}
+
+/// Refuses a constant of another kind than a parameter's annotation names.
+fn of_kind(param: &Param, kind: ConstKind, value: &ConstValue) -> Res<()> {
+    let fits = match (kind, value) {
+        (ConstKind::Any, _)
+        | (ConstKind::Int | ConstKind::Bool, ConstValue::Int(_) | ConstValue::Bool(_))
+        | (ConstKind::Float, ConstValue::Float(_) | ConstValue::Int(_))
+        | (ConstKind::Str, ConstValue::Str(_)) => true,
+        (ConstKind::Int | ConstKind::Float | ConstKind::Bool | ConstKind::Str, _) => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    let wanted = match kind {
+        ConstKind::Int => "a constant integer",
+        ConstKind::Float => "a constant float",
+        ConstKind::Bool => "a constant truth value",
+        ConstKind::Str | ConstKind::Any => "a constant string",
+    };
+    let found = const_value(value).describe();
+    let message = format!("`{}` takes {wanted}, not {found}", param.name);
+    let refusal = Diagnostic::error(id::ARGUMENT_KIND, param.span, message).label("as its annotation says");
+    Err(Box::new(if kind == ConstKind::Bool { refusal.help(truth_values(&param.name)) } else { refusal }))
+}
+
+/// How a truth value is given.
+pub(crate) fn truth_values(name: &str) -> String {
+    format!("write `{name}=True` or `{name}=False`")
 }
 
 fn widest(a: IndexType, b: IndexType) -> IndexType {

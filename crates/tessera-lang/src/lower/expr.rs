@@ -109,7 +109,7 @@ impl Lowerer<'_> {
             ExprKind::Starred(_) => Err(unsupported("`*` outside a tuple or call", span)),
             ExprKind::DoubleStarred(_) => Err(unsupported("`**` outside a call", span)),
             ExprKind::Yield(_) => Err(unsupported("`yield`", span)),
-            ExprKind::Dict(_) => Err(unsupported("a dictionary", span)),
+            ExprKind::Dict(pairs) => self.dictionary(pairs, span),
             ExprKind::Unsupported(what) => Err(unsupported(what, span)),
         }
     }
@@ -139,6 +139,9 @@ impl Lowerer<'_> {
             return Ok(value);
         }
         let (a, b) = (&(a.0.plain(), a.1), &(b.0.plain(), b.1));
+        if let (BinaryOp::Mod, Val::Str(text), true) = (op, &a.0, self.is_static) {
+            return fixed::percent(text, &self.require_fixed(b)?, span).map(|text| Val::str(&text));
+        }
         if !matches!((&a.0, &b.0), (Val::Num(_), Val::Num(_)))
             && let (Some(x), Some(y)) = (a.0.fixed(), b.0.fixed())
         {
@@ -312,7 +315,7 @@ impl Lowerer<'_> {
             Val::Tuple(items) | Val::Sequence(items) | Val::Iterator(items) => Ok(items.to_vec()),
             Val::Instance(class, items) if class.is_tuple() => Ok(items.to_vec()),
             Val::SourceClass(class) if class.kind == ClassKind::Enumeration => Ok(Self::members(class)),
-            Val::Dict(items) => Ok(items.iter().map(|(name, _)| Val::Str(name.clone())).collect()),
+            Val::Dict(items) => Ok(items.iter().map(|(key, _)| key.clone()).collect()),
             value => {
                 if let (Val::Range(_), None) = (value, value.fixed()) {
                     return Err(Box::new(

@@ -176,7 +176,7 @@ impl Lowerer<'_> {
                     Binding { value: Val::tuple(items.collect::<Vec<_>>()), span: place }
                 }
                 (Passing::Keywords, last) => {
-                    let item = |given: Given| Some((given.keyword?.name.into(), given.value));
+                    let item = |given: Given| Some((Val::str(&given.keyword?.name), given.value));
                     Binding { value: Val::Dict(values.into_iter().chain(last).filter_map(item).collect()), span: place }
                 }
                 (_, Some(given)) => Binding { value: given.value, span: given.span },

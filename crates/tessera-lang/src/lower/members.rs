@@ -5,6 +5,7 @@ use tessera_ir::{Extent, Shape, Span};
 use super::names::missing_member;
 use super::{Lowerer, Res};
 use crate::builtins::{Builtin, Space};
+use crate::fixed;
 use crate::modules::Target;
 use crate::value::{Array, Dim, Tile, Val};
 
@@ -68,7 +69,10 @@ impl Lowerer<'_> {
             },
             Val::SourceClass(_) | Val::Instance(..) | Val::Member(..) => return self.object_member(value, name, span),
             Val::Enum(_, member) if name == "name" => return Ok(Val::str(member)),
-            Val::Num(_) => ("number", None, &[]),
+            Val::Num(number) => match fixed::of_number(*number, name, false).filter(|_| self.is_static) {
+                Some(value) => return Ok(Val::Num(value)),
+                None => ("number", None, &[]),
+            },
             Val::Str(_) => ("str", None, &[]),
             Val::Tuple(_) => ("tuple", None, &[]),
             Val::None => ("None", None, &[]),

@@ -18,6 +18,7 @@ mod entry;
 mod expr;
 mod functions;
 mod gather;
+mod host;
 mod index;
 mod launch;
 mod loops;
@@ -41,7 +42,9 @@ mod view;
 mod with;
 
 pub(crate) use arith::{Arith, FloatMode};
+pub(crate) use assign::changed_list;
 pub(crate) use compare::comparison;
+pub(crate) use entry::truth_values;
 pub(crate) use operand::encode;
 pub use option::kernel_options;
 
@@ -55,6 +58,7 @@ use tessera_types::DType;
 
 use crate::args::{ArgType, LowerOptions};
 use crate::ast::{Expr, Names};
+use crate::builtins::Space;
 use crate::diagnostics::id;
 use crate::file::{Definition, Moment, ParsedFile};
 use crate::fixed::Fixed;
@@ -145,10 +149,14 @@ fn at_module_level(file: &ParsedFile, moment: Moment, work: impl FnOnce(&mut Low
     // The caller's stack is what it is.
     lowerer.depth = MAX_DEPTH - MAX_MODULE_DEPTH;
     let (value, span) = lowerer.at_module(moment, work)?;
-    match value.fixed() {
-        Some(Fixed::Path(path)) => Ok(crate::fixed::of_path(&path)),
-        Some(value) => Ok(value),
-        None => Err(Box::new(
+    match (value.fixed(), &value) {
+        (Some(Fixed::Path(path)), _) => Ok(crate::fixed::of_path(&path)),
+        (Some(value), _) => Ok(value),
+        // `from math import sqrt`: who calls it knows the functions of `math`.
+        (None, Val::Builtin(builtin)) if builtin.row().space == Space::Math => {
+            Ok(Fixed::Path(format!("math.{}", builtin.row().name).into()))
+        }
+        (None, _) => Err(Box::new(
             Diagnostic::error(id::NOT_CONSTANT, span, "this is not known when the kernel is compiled")
                 .label(format!("this is {}", value.describe()))
                 .help("use numbers, strings, dtypes, tuples and arithmetic on them"),

@@ -49,7 +49,7 @@ impl Lowerer<'_> {
             "object" => Ok(Val::Class("object")),
             _ => match DType::parse(name).filter(|_| self.short_dtypes) {
                 Some(dtype) => Ok(Val::DType(dtype)),
-                None => Err(self.unknown(name, span)),
+                None => self.host_function(&format!("builtins.{name}")).ok_or_else(|| self.unknown(name, span)),
             },
         }
     }
@@ -247,6 +247,9 @@ impl Lowerer<'_> {
             ("math", name) => {
                 if let Some(builtin) = Builtin::find(Space::Math, name) {
                     return Ok(Val::Builtin(builtin));
+                }
+                if let Some(function) = self.host_function(path) {
+                    return Ok(function);
                 }
                 return Err(missing_member(
                     "math",

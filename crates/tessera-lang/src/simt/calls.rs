@@ -6,9 +6,10 @@ use tessera_types::{Arch, DType};
 use super::env::{Entry, Frame, Item};
 use super::functions::{self, Function};
 use super::memory::dtype_of;
-use super::program::{Binary, Expression, ExpressionKind, Identity, Memory, Role, Shuffle, Space, Statement, Unary};
+use super::program::{Binary, Expression, ExpressionKind, Identity, Role, Shuffle, Space, Statement};
+use super::sequence::has_number;
 use super::stmts::unsupported;
-use super::value::{self, At, convert, truth, unify};
+use super::value::{self, At, convert, unify};
 use super::{Check, Res};
 use crate::ast::{self, Arg, Expr, ExprKind, StmtKind};
 use crate::diagnostics::id;
@@ -63,6 +64,9 @@ impl Check<'_> {
             if !self.is_local(base)
                 && let Some(path) = self.file.path_of(named)
             {
+                if let Some(name) = path.strip_prefix("math.") {
+                    return self.math(name, args, span);
+                }
                 let Some(name) = path.strip_prefix("tessera.tile.") else {
                     return Err(Box::new(
                         Diagnostic::error(id::UNKNOWN_NAME, named.span, format!("`{path}` is not available here"))
@@ -98,6 +102,8 @@ impl Check<'_> {
         }
         match self.expr(function)? {
             Item::Function(closure) => self.inline(&closure, args, span),
+            // `from math import sqrt`
+            Item::Fixed(Fixed::Path(path)) if path.starts_with("math.") => self.math(&path["math.".len()..], args, span),
             other => Err(Box::new(
                 Diagnostic::error(id::NOT_CALLABLE, function.span, "this is not a function")
                     .label(format!("it is {}", other.describe())),
@@ -108,53 +114,6 @@ impl Check<'_> {
     /// True for a name that neither a variable nor the module has, and so is Python's.
     pub(super) fn is_python(&mut self, name: &str, at: &Expr) -> bool {
         !self.is_local(at) && self.file.global(name, Moment::end(at.span.source)).is_none()
-    }
-
-    /// A Python built-in, on compile-time values or on run-time ones; `None` when the name is none.
-    fn builtin(&mut self, name: &str, args: &[Arg], span: Span) -> Res<Option<Item>> {
-        if !fixed::BUILTINS.contains(&name) {
-            return Ok(None);
-        }
-        if let Some(keyword) = args.iter().find_map(|arg| arg.keyword.as_ref()) {
-            return Err(Box::new(Diagnostic::error(id::CALL, keyword.span, format!("`{name}` takes no keyword arguments"))));
-        }
-        let mut items = Vec::new();
-        for arg in args {
-            items.push(self.at(&arg.value)?);
-        }
-        let known: Option<Vec<Fixed>> = items
-            .iter()
-            .map(|(item, _)| match item {
-                Item::Fixed(value) => Some(value.clone()),
-                _ => None,
-            })
-            .collect();
-        if let Some(known) = known {
-            return fixed::builtin(name, &known, span).map(|value| Some(Item::Fixed(value)));
-        }
-        Ok(Some(match (name, items.as_slice()) {
-            ("int", [at]) => match &at.0 {
-                Item::Value(value) if value.dtype.is_integer() => at.0.clone(),
-                _ => self.cast(at, DType::I32)?,
-            },
-            ("float", [at]) => match &at.0 {
-                Item::Value(value) if value.dtype.is_float() => at.0.clone(),
-                _ => self.cast(at, DType::F32)?,
-            },
-            ("bool", [at]) => Item::Value(truth(at)?),
-            ("abs", [at]) => value::unary(Unary::Abs, "abs", at, span)?,
-            ("min", [a, b]) => value::binary(Binary::Min, "min", a, b, span)?,
-            ("max", [a, b]) => value::binary(Binary::Max, "max", a, b, span)?,
-            ("len", [(Item::Array(memory), _)]) if !matches!(memory, Memory::Addressed(_)) && !self.shape(*memory).is_empty() => {
-                self.size(*memory, 0, span)
-            }
-            _ => {
-                return Err(Box::new(
-                    Diagnostic::error(id::CALL, span, format!("`{name}` does not take these arguments"))
-                        .label(format!("{} arguments", items.len())),
-                ));
-            }
-        }))
     }
 
     /// Calls a function of `tile`, its arguments bound to its parameters.
@@ -204,9 +163,14 @@ impl Check<'_> {
                 Ok(Item::Fixed(Fixed::None))
             }
             Function::CopyAsync => self.copy_async(bound, span),
-            Function::AtomicAdd | Function::AtomicMax | Function::AtomicMin | Function::AtomicExchange | Function::AtomicCas => {
-                self.atomic(function, name, bound, span)
-            }
+            Function::AtomicAdd
+            | Function::AtomicMax
+            | Function::AtomicMin
+            | Function::AtomicAnd
+            | Function::AtomicOr
+            | Function::AtomicXor
+            | Function::AtomicExchange
+            | Function::AtomicCas => self.atomic(function, name, bound, span),
             Function::FragmentFill
             | Function::FragmentLoad
             | Function::FragmentStore
@@ -228,7 +192,7 @@ impl Check<'_> {
             Function::Unary(unary) => self.operands(bound, span).and_then(|[at]| value::unary(unary, name, &at, span)),
             Function::Max => self.operands(bound, span).and_then(|[a, b]| value::binary(Binary::Max, name, &a, &b, span)),
             Function::Min => self.operands(bound, span).and_then(|[a, b]| value::binary(Binary::Min, name, &a, &b, span)),
-            Function::Pow => self.operands(bound, span).and_then(|[a, b]| value::binary(Binary::Pow, name, &a, &b, span)),
+            Function::Pow => self.operands(bound, span).and_then(|[a, b]| self.power(name, &a, &b, span)),
             Function::Fma => self.operands(bound, span).and_then(|factors| fma(&factors, span)),
             Function::Where => {
                 let written = |position: usize| bound.get(position).and_then(|group| group.first().copied());
@@ -365,27 +329,27 @@ impl Check<'_> {
             };
             let assigned = frame.parameter(&param.name.name);
             match item {
-                Item::Fixed(Fixed::Num(number)) if assigned => {
-                    let value = self.constant_of(number, param.name.span)?;
-                    values.push((param.name.name.clone(), value, param.name.span));
+                // What is made at run time is evaluated once, and what the function changes is a variable.
+                Item::Value(_) | Item::Items(..) => values.push((param.name.name.clone(), item, param.name.span)),
+                Item::Fixed(ref fixed) if assigned && has_number(fixed) => {
+                    values.push((param.name.name.clone(), item, param.name.span));
                 }
-                Item::Value(value) => values.push((param.name.name.clone(), value, param.name.span)),
                 item => {
-                    frame.names.insert(param.name.name.clone(), Entry::Item(item));
+                    frame.names.insert(param.name.name.clone(), Entry::Item(item, self.block));
                 }
             }
         }
+        let round = self.round.take();
         self.frames.push(frame);
         let result = self.inlined(&callee.body, values);
         self.frames.pop();
+        self.round = round;
         result
     }
 
-    fn inlined(&mut self, body: &[ast::Stmt], values: Vec<(String, Expression, Span)>) -> Res<Item> {
-        // A run-time argument is evaluated once.
-        for (name, value, span) in values {
-            let (position, dtype) = self.variable(&name, value.dtype, value.uniform, span)?;
-            self.out.push(Statement::Assign(position, convert(value, dtype)));
+    fn inlined(&mut self, body: &[ast::Stmt], values: Vec<(String, Item, Span)>) -> Res<Item> {
+        for (name, item, span) in values {
+            self.bind(&name, item, span)?;
         }
         let (last, before) = match body.split_last() {
             Some((last, before)) if matches!(last.kind, StmtKind::Return(_)) => (Some(last), before),

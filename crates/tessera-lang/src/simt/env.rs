@@ -8,6 +8,7 @@ use tessera_ir::{Diagnostic, Span};
 use tessera_types::DType;
 
 use super::program::{Expression, ExpressionKind, Memory, Statement};
+use super::sequence::{Kind, has_number, in_ir, kept_iterator, part, sequence_of};
 use super::{Check, Held, Settled};
 use crate::ast::{Expr, ExprKind, Function, Stmt, StmtKind};
 use crate::diagnostics::id;
@@ -28,15 +29,19 @@ pub(super) enum Item {
     Shape(Memory),
     Context,
     Function(Rc<Closure<Item>>),
+    /// A sequence of which a part is no compile-time value. What its values are does not change once it is made.
+    Items(Kind, Rc<[Item]>),
 }
 
 /// What a name stands for.
 #[derive(Clone, Debug)]
 pub(super) enum Entry {
-    /// Something that is known when the kernel is compiled.
-    Item(Item),
+    /// Something that is known when the kernel is compiled, with the block of statements that bound it.
+    Item(Item, usize),
     /// A variable.
     Local,
+    /// A sequence of so many items, each of which is bound by itself, to `name[0]`, `name[1]`, ...; with the block that bound it.
+    Parts(Kind, usize, usize),
     /// Not on every path.
     Maybe(Span),
 }
@@ -71,26 +76,16 @@ impl Frame {
     }
 }
 
-fn count(stmts: &[Stmt], assigned: &mut IndexMap<String, u32>) {
-    let target = |target: &Expr, times: u32, assigned: &mut IndexMap<String, u32>| match &target.kind {
-        ExprKind::Name(name) => *assigned.entry(name.clone()).or_insert(0) += times,
-        ExprKind::Tuple(items) | ExprKind::List(items) => {
-            for item in items {
-                if let ExprKind::Name(name) = &item.kind {
-                    *assigned.entry(name.clone()).or_insert(0) += times;
-                }
-            }
-        }
-        _ => {}
-    };
+/// How often statements assign each name: a loop's target counts twice, as what is changed does.
+pub(super) fn count(stmts: &[Stmt], assigned: &mut IndexMap<String, u32>) {
     for stmt in stmts {
         match &stmt.kind {
-            StmtKind::Assign(targets, _) => targets.iter().for_each(|one| target(one, 1, assigned)),
+            StmtKind::Assign(targets, _) => targets.iter().for_each(|one| count_target(one, 1, assigned)),
             // An augmented assignment and a loop change what is already there.
-            StmtKind::AugAssign(one, ..) => target(one, 2, assigned),
-            StmtKind::AnnAssign(one, _, Some(_)) => target(one, 1, assigned),
+            StmtKind::AugAssign(one, ..) => count_target(one, 2, assigned),
+            StmtKind::AnnAssign(one, _, Some(_)) => count_target(one, 1, assigned),
             StmtKind::For { target: one, body, .. } => {
-                target(one, 2, assigned);
+                count_target(one, 2, assigned);
                 count(body, assigned);
             }
             StmtKind::While { body, .. } => count(body, assigned),
@@ -100,6 +95,15 @@ fn count(stmts: &[Stmt], assigned: &mut IndexMap<String, u32>) {
             }
             _ => {}
         }
+    }
+}
+
+fn count_target(target: &Expr, times: u32, assigned: &mut IndexMap<String, u32>) {
+    match &target.kind {
+        ExprKind::Name(name) => *assigned.entry(name.clone()).or_insert(0) += times,
+        ExprKind::Tuple(items) | ExprKind::List(items) => items.iter().for_each(|item| count_target(item, times, assigned)),
+        ExprKind::Starred(inner) => count_target(inner, times, assigned),
+        _ => {}
     }
 }
 
@@ -113,14 +117,22 @@ impl Item {
             Item::Shape(_) => "the sizes of an array".to_string(),
             Item::Context => "a context".to_string(),
             Item::Function(closure) => format!("the function `{}`", closure.function.name.name),
+            Item::Items(kind, items) => kind.describe(items.len()),
         }
     }
 
-    fn same(&self, other: &Item) -> bool {
+    /// True where both are one value, whatever happens at run time.
+    pub(super) fn same(&self, other: &Item) -> bool {
         match (self, other) {
             (Item::Fixed(a), Item::Fixed(b)) => a == b,
             (Item::Array(a), Item::Array(b)) | (Item::Shape(a), Item::Shape(b)) => a == b,
             (Item::Context, Item::Context) => true,
+            (Item::Value(a), Item::Value(b)) => {
+                matches!((&a.kind, &b.kind), (ExpressionKind::Local(x), ExpressionKind::Local(y)) if x == y)
+            }
+            (Item::Items(one, a), Item::Items(other, b)) => {
+                one == other && a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.same(b))
+            }
             (Item::Function(a), Item::Function(b)) => {
                 let default = |pair: (&Option<Item>, &Option<Item>)| match pair {
                     (Some(a), Some(b)) => a.same(b),
@@ -161,7 +173,14 @@ impl Scopes for Check<'_> {
     fn bound(&mut self, at: usize, name: &str, span: Span) -> Res<Option<Item>> {
         let frame = &self.frames[at];
         match frame.names.get(name) {
-            Some(Entry::Item(item)) => Ok(Some(item.clone())),
+            Some(Entry::Item(item, _)) => Ok(Some(item.clone())),
+            Some(&Entry::Parts(kind, count, _)) => {
+                let mut items = Vec::new();
+                for position in 0..count {
+                    items.extend(self.bound(at, &part(name, position), span)?);
+                }
+                Ok(Some(kind.of(items)))
+            }
             Some(Entry::Local) => {
                 let key = format!("{}/{name}", frame.prefix);
                 Ok(Some(self.local(&key, span)))
@@ -266,49 +285,68 @@ impl Check<'_> {
 
     /// `name = item`.
     pub(super) fn bind(&mut self, name: &str, item: Item, span: Span) -> Res<()> {
-        let inside = self.branches > 0 || self.loops > 0;
-        let once = self.frame().assigned.get(name).copied().unwrap_or(0) <= 1;
+        // A part of a sequence is assigned as often as the name of the whole.
+        let whole = name.split('[').next().unwrap_or(name);
+        let once = self.frame().assigned.get(whole).copied().unwrap_or(0) <= 1;
         let value = match item {
             Item::Value(value) => value,
             Item::Fixed(Fixed::Num(number)) if !once => self.constant_of(number, span)?,
+            Item::Items(Kind::Iterator, _) | Item::Fixed(Fixed::Iterator(_)) => return Err(kept_iterator(span)),
+            Item::Items(kind, items) => return self.bind_parts(name, kind, &items, span),
+            Item::Fixed(ref fixed @ (Fixed::Tuple(_) | Fixed::List(_))) if !once && has_number(fixed) => {
+                let (kind, items) = sequence_of(&item).unwrap_or((Kind::Tuple, Vec::new()));
+                return self.bind_parts(name, kind, &items, span);
+            }
             item => {
                 if let Item::Array(Memory::Allocation(at)) = item {
                     let own = &mut self.allocations[at].name;
                     if own.is_empty() {
-                        *own = name.to_string();
+                        *own = in_ir(name);
                     }
                 }
-                let clash = match self.frame().names.get(name) {
-                    Some(Entry::Local) => true,
-                    Some(Entry::Item(before)) => !before.same(&item) && inside,
-                    Some(Entry::Maybe(_)) | None => false,
-                };
-                if clash {
-                    return Err(Box::new(
-                        Diagnostic::error(id::PATH_TYPE, span, format!("`{name}` was something else before"))
-                            .label(format!("now it is {}", item.describe()))
-                            .help("only numbers change while a kernel runs: use another name"),
-                    ));
+                if matches!(self.frame().names.get(name), Some(Entry::Local)) || self.clashes(name, Some(&item)) {
+                    return Err(was_else(name, &format!("now it is {}", item.describe()), span));
                 }
-                self.frame().names.insert(name.to_string(), Entry::Item(item));
+                let entry = Entry::Item(item, self.block);
+                self.frame().names.insert(name.to_string(), entry);
                 return Ok(());
             }
         };
-        if let Some(Entry::Item(before)) = self.frame().names.get(name)
-            && !matches!(before, Item::Fixed(Fixed::Num(_)))
-            && inside
-        {
-            let before = before.describe();
-            return Err(Box::new(
-                Diagnostic::error(id::PATH_TYPE, span, format!("`{name}` was something else before"))
-                    .label(format!("now a number; before, {before}"))
-                    .help("use another name"),
-            ));
+        if self.clashes(name, None) {
+            return Err(was_else(name, "now it is a number", span));
         }
         let (position, dtype) = self.variable(name, value.dtype, value.uniform, span)?;
         let value = super::value::convert(value, dtype);
         self.out.push(Statement::Assign(position, value));
         Ok(())
+    }
+
+    /// `name = (a, b)`: each item is bound by itself, so that branches and loops change it as they change any variable.
+    fn bind_parts(&mut self, name: &str, kind: Kind, items: &[Item], span: Span) -> Res<()> {
+        let before = self.frame().names.get(name).cloned();
+        let is_alike = matches!(before, Some(Entry::Parts(own, count, _)) if own == kind && count == items.len());
+        if !is_alike && (matches!(before, Some(Entry::Local)) || self.clashes(name, None)) {
+            return Err(was_else(name, &format!("now it is {}", kind.describe(items.len())), span));
+        }
+        for (position, item) in items.iter().enumerate() {
+            self.bind(&part(name, position), item.clone(), span)?;
+        }
+        if !is_alike {
+            let entry = Entry::Parts(kind, items.len(), self.block);
+            self.frame().names.insert(name.to_string(), entry);
+        }
+        Ok(())
+    }
+
+    /// True where a name stands for something else that another path or round may still see: what the same block of statements bound
+    /// is over.
+    pub(super) fn clashes(&mut self, name: &str, item: Option<&Item>) -> bool {
+        let (inside, block) = (self.branches > 0 || self.loops > 0, self.block);
+        match self.frame().names.get(name) {
+            Some(Entry::Item(before, at)) => inside && *at != block && !item.is_some_and(|item| before.same(item)),
+            Some(Entry::Parts(_, _, at)) => inside && *at != block,
+            Some(Entry::Local | Entry::Maybe(_)) | None => false,
+        }
     }
 
     /// Makes variables of the parameters that the kernel assigns to.
@@ -341,7 +379,12 @@ impl Check<'_> {
                 for name in a.keys().chain(b.keys().filter(|name| !a.contains_key(*name))) {
                     let entry = match (a.get(name), b.get(name)) {
                         (Some(Entry::Local), Some(Entry::Local)) => Entry::Local,
-                        (Some(Entry::Item(x)), Some(Entry::Item(y))) if x.same(y) => Entry::Item(x.clone()),
+                        (Some(Entry::Item(x, at)), Some(Entry::Item(y, _))) if x.same(y) => Entry::Item(x.clone(), *at),
+                        (Some(&Entry::Parts(kind, count, at)), Some(&Entry::Parts(own, other, _)))
+                            if kind == own && count == other =>
+                        {
+                            Entry::Parts(kind, count, at)
+                        }
                         (Some(Entry::Maybe(place)), _) | (_, Some(Entry::Maybe(place))) => Entry::Maybe(*place),
                         _ => Entry::Maybe(place),
                     };
@@ -352,4 +395,13 @@ impl Check<'_> {
         };
         self.frame().names = merged;
     }
+}
+
+/// The refusal to give a name another meaning where an older one may still be seen.
+pub(super) fn was_else(name: &str, now: &str, span: Span) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error(id::PATH_TYPE, span, format!("`{name}` was something else before"))
+            .label(now)
+            .help("only numbers, and tuples of as many items, change while a kernel runs: use another name"),
+    )
 }

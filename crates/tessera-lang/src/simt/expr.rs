@@ -1,5 +1,7 @@
 //! Expressions.
 
+use std::sync::Arc;
+
 use tessera_ir::attrs::MemoryOrder;
 use tessera_ir::{Diagnostic, Extent, IndexType, Span};
 use tessera_types::DType;
@@ -7,9 +9,10 @@ use tessera_types::DType;
 use super::Check;
 use super::env::Item;
 use super::program::{Binary, Expression, ExpressionKind, Memory, Place, Statement, Unary};
+use super::sequence::{Kind, sequence_of};
 use super::stmts::unsupported;
 use super::value::{self, At, comparison, convert, operator, readable, truth, unify};
-use crate::ast::{BinaryOp, BoolOp, CompareOp, Expr, ExprKind, UnaryOp};
+use crate::ast::{BinaryOp, BoolOp, CompareOp, Expr, ExprKind, Function, UnaryOp};
 use crate::diagnostics::id;
 use crate::fixed::{self, Fixed};
 use crate::lower::Res;
@@ -27,20 +30,13 @@ impl Check<'_> {
         match &expr.kind {
             ExprKind::Name(name) => self.name(name, expr.span),
             ExprKind::Tuple(items) | ExprKind::List(items) => {
-                let mut values = Vec::new();
-                for item in items {
-                    values.push(self.fixed(item, "an item of a tuple")?);
-                }
-                let is_tuple = matches!(expr.kind, ExprKind::Tuple(_));
-                Ok(Item::Fixed(if is_tuple { Fixed::Tuple(values.into()) } else { Fixed::List(values.into()) }))
+                let kind = if matches!(expr.kind, ExprKind::Tuple(_)) { Kind::Tuple } else { Kind::List };
+                Ok(kind.of(self.display(items)?))
             }
             ExprKind::Attribute(base, member) => self.attribute(expr, base, &member.name, member.span),
             ExprKind::Unary(UnaryOp::Not, value) => {
                 let at = self.test(value)?;
-                match &at.0 {
-                    Item::Fixed(value) => fixed::unary(UnaryOp::Not, value, expr.span).map(Item::Fixed),
-                    _ => value::unary(Unary::Not, "not", &at, expr.span),
-                }
+                self.opposite(&(at.0, expr.span))
             }
             ExprKind::Unary(op, value) => {
                 let at = self.at(value)?;
@@ -72,7 +68,28 @@ impl Check<'_> {
             }
             ExprKind::Subscript(base, index) => self.subscript(base, index, expr.span),
             ExprKind::Call(function, args) => self.call(expr, function, args),
+            ExprKind::Lambda(function) => match function.unsupported {
+                Some((what, place)) => Err(unsupported(place, what)),
+                None => self.define(function),
+            },
             other => fixed::literal(other).map(Item::Fixed).map_err(|what| unsupported(expr.span, what)),
+        }
+    }
+
+    /// What the definition of a nested function makes.
+    pub(super) fn define(&mut self, function: &Arc<Function>) -> Res<Item> {
+        let scope = Some(self.frame().scope.serial);
+        self.closure(function, scope, |check, default| {
+            let item = check.expr(default)?;
+            Ok(check.held(item))
+        })
+    }
+
+    /// `not x` of what is a truth value, or known.
+    pub(super) fn opposite(&mut self, at: &At) -> Res<Item> {
+        match &at.0 {
+            Item::Fixed(value) => fixed::unary(UnaryOp::Not, value, at.1).map(Item::Fixed),
+            _ => value::unary(Unary::Not, "not", at, at.1),
         }
     }
 
@@ -92,7 +109,22 @@ impl Check<'_> {
         if let (Item::Fixed(x), Item::Fixed(y)) = (&a.0, &b.0) {
             return fixed::binary(op, x, y, span).map(Item::Fixed);
         }
+        match (op, sequence_of(&a.0), sequence_of(&b.0), &a.0, &b.0) {
+            (BinaryOp::Add, Some((kind, x)), Some((other, y)), ..) if kind == other => {
+                return Ok(kind.of(x.into_iter().chain(y).collect()));
+            }
+            (BinaryOp::Mul, Some((kind, items)), None, _, Item::Fixed(times))
+            | (BinaryOp::Mul, None, Some((kind, items)), Item::Fixed(times), _)
+                if times.as_int().is_some() =>
+            {
+                // As many as a repeated tuple of constants has.
+                let places = fixed::repeated(items.len(), times, span)?;
+                return Ok(kind.of(places.into_iter().map(|at| items[at].clone()).collect()));
+            }
+            _ => {}
+        }
         match operator(op) {
+            Some(Binary::Pow) => self.power(op.symbol(), a, b, span),
             Some(own) => value::binary(own, op.symbol(), a, b, span),
             None => Err(unsupported(span, "`@`")),
         }
@@ -101,20 +133,14 @@ impl Check<'_> {
     /// The chosen of two expressions, the only one that is evaluated.
     pub(super) fn choose(&mut self, condition: &At, a: &Expr, b: &Expr, span: Span) -> Res<Item> {
         let condition = truth(condition)?;
-        let (a, mut first) = self.apart(&condition, |check| check.at(a))?;
-        let (b, mut second) = self.apart(&condition, |check| check.at(b))?;
-        let (x, y) = unify(&a, &b, false)?;
-        let dtype = x.dtype;
-        let uniform = condition.uniform && x.uniform && y.uniform;
-        if first.is_empty() && second.is_empty() {
-            let kind = ExpressionKind::Select(Box::new([condition, x, y]));
-            return Ok(Item::Value(Expression { kind, dtype, uniform, span }));
+        let (a, first) = self.apart(&condition, |check| check.at(a))?;
+        let (b, second) = self.apart(&condition, |check| check.at(b))?;
+        let mut blocks = (!first.is_empty() || !second.is_empty()).then_some([first, second]);
+        let chosen = self.chosen(&condition, [&a, &b], &mut blocks, span)?;
+        if let Some([body, orelse]) = blocks {
+            self.out.push(Statement::If { test: condition, body, orelse });
         }
-        let (position, chosen) = self.unnamed(dtype, uniform, span);
-        first.push(Statement::Assign(position, x));
-        second.push(Statement::Assign(position, y));
-        self.out.push(Statement::If { test: condition, body: first, orelse: second });
-        Ok(Item::Value(chosen))
+        Ok(chosen)
     }
 
     /// An expression that is evaluated only where those before it leave the outcome open.
@@ -134,6 +160,9 @@ impl Check<'_> {
             ExprKind::BoolOp(op, items) => Ok((self.bool_test(*op, items)?, expr.span)),
             _ => match self.at(expr)? {
                 at @ (Item::Fixed(_), _) => Ok(at),
+                (Item::Items(kind, items), span) => {
+                    Ok((Item::Fixed(Fixed::bool(kind == Kind::Iterator || !items.is_empty())), span))
+                }
                 at => Ok((Item::Value(truth(&at)?), at.1)),
             },
         }
@@ -150,6 +179,8 @@ impl Check<'_> {
         let value = match &left.0 {
             Item::Fixed(value) if value.truth(left.1)? == or => return Ok(left.0),
             Item::Fixed(_) => return self.bool_value(op, rest),
+            Item::Items(kind, items) if (*kind == Kind::Iterator || !items.is_empty()) == or => return Ok(left.0),
+            Item::Items(..) => return self.bool_value(op, rest),
             Item::Value(value) => value.clone(),
             _ => return Err(value::not_a_value(&left)),
         };
@@ -219,7 +250,7 @@ impl Check<'_> {
     }
 
     /// `before and at`, or `before or at`, where `at` takes statements of its own.
-    fn then(&mut self, or: bool, before: Option<&At>, at: &At, mut apart: Vec<Statement>) -> Res<Item> {
+    pub(super) fn then(&mut self, or: bool, before: Option<&At>, at: &At, mut apart: Vec<Statement>) -> Res<Item> {
         let right = truth(at)?;
         let Some(before) = before else { return Ok(Item::Value(right)) };
         let left = truth(before)?;
@@ -270,7 +301,12 @@ impl Check<'_> {
         Ok(all.map_or(Item::Fixed(Fixed::bool(true)), |(item, _)| item))
     }
 
-    fn compare(&mut self, op: CompareOp, a: &At, b: &At, span: Span) -> Res<Item> {
+    pub(super) fn compare(&mut self, op: CompareOp, a: &At, b: &At, span: Span) -> Res<Item> {
+        if let (Item::Items(..), _) | (_, Item::Items(..)) | (Item::Value(_), Item::Fixed(_)) = (&a.0, &b.0)
+            && let Some(found) = self.compare_items(op, a, b, span)?
+        {
+            return Ok(found);
+        }
         match (&a.0, &b.0) {
             (Item::Fixed(x), Item::Fixed(y)) => {
                 return fixed::compare(op, x, y, span).map(|value| Item::Fixed(Fixed::bool(value)));
@@ -315,22 +351,28 @@ impl Check<'_> {
             Item::Fixed(value @ (Fixed::Str(_) | Fixed::Tuple(_) | Fixed::List(_) | Fixed::Range(_) | Fixed::Path(_))) => {
                 let value = value.clone();
                 if let ExprKind::Slice(parts) = &index.kind {
-                    let mut bounds = [None; 3];
-                    for (bound, part) in bounds.iter_mut().zip(parts) {
-                        let part = part.as_ref().map(|part| self.fixed(part, "the bound of a slice")).transpose()?;
-                        *bound =
-                            part.filter(|part| *part != Fixed::None).map(|part| self.whole(&part, index.span)).transpose()?;
-                    }
+                    let bounds = self.slice_bounds(parts, index.span)?;
                     return fixed::slice(&value, bounds, span).map(Item::Fixed);
                 }
                 let index = self.fixed(index, "the index of a tuple or string")?;
                 fixed::item(&value, &index, span).map(Item::Fixed)
             }
+            Item::Items(kind @ (Kind::Tuple | Kind::List), items) => self.item_at(*kind, &items.clone(), index, span),
             other => Err(Box::new(
                 Diagnostic::error(id::OPERAND_TYPE, base.span, "only arrays, tuples and strings are indexed")
                     .label(format!("this is {}", other.describe())),
             )),
         }
+    }
+
+    /// The bounds of `[start:stop:step]`.
+    pub(super) fn slice_bounds(&mut self, parts: &[Option<Box<Expr>>; 3], span: Span) -> Res<[Option<i128>; 3]> {
+        let mut bounds = [None; 3];
+        for (bound, part) in bounds.iter_mut().zip(parts) {
+            let part = part.as_ref().map(|part| self.fixed(part, "the bound of a slice")).transpose()?;
+            *bound = part.filter(|part| *part != Fixed::None).map(|part| self.whole(&part, span)).transpose()?;
+        }
+        Ok(bounds)
     }
 
     fn whole(&self, value: &Fixed, span: Span) -> Res<i128> {

@@ -125,11 +125,8 @@ impl Check<'_> {
             ));
         };
         if values.len() == wanted + 1 {
-            let items = match &values[0].kind {
-                ExprKind::Tuple(items) => items.as_slice(),
-                _ => std::slice::from_ref(values[0]),
-            };
-            return Ok((self.element_at(memory, items, values[0].span)?, 1));
+            let items = self.indices(values[0])?;
+            return Ok((self.element_at(memory, &items, values[0].span)?, 1));
         }
         let dtype = self.array(memory).0;
         let zero = value::constant(crate::number::Num::Int(0), DType::I32, at.1)?;
@@ -156,7 +153,8 @@ impl Check<'_> {
             return Err(Box::new(Diagnostic::error(id::CALL, span, format!("`tile.{name}` got an element and an index"))));
         }
         let dtype = place.dtype;
-        if dtype == DType::B1 || dtype.bits() < 8 {
+        let bitwise = matches!(function, Function::AtomicAnd | Function::AtomicOr | Function::AtomicXor);
+        if dtype == DType::B1 || dtype.bits() < 8 || bitwise && !dtype.is_integer() {
             return Err(Box::new(
                 Diagnostic::error(id::ATOMIC_TYPE, span, format!("`tile.{name}` has no form for {}", dtype_name(dtype)))
                     .also(place.span, "an element of this array"),
@@ -183,6 +181,9 @@ impl Check<'_> {
             Function::AtomicMin if dtype.is_float() => AtomicMode::MinF,
             Function::AtomicMin if dtype.is_signed() => AtomicMode::Min,
             Function::AtomicMin => AtomicMode::UMin,
+            Function::AtomicAnd => AtomicMode::And,
+            Function::AtomicOr => AtomicMode::Or,
+            Function::AtomicXor => AtomicMode::Xor,
             _ => AtomicMode::Xchg,
         };
         let place = Box::new(place);

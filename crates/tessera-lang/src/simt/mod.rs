@@ -15,9 +15,14 @@ mod emit;
 mod env;
 mod expr;
 mod functions;
+mod loops;
+mod math;
 mod memory;
 mod ordered;
+mod power;
 mod program;
+mod python;
+mod sequence;
 mod stmts;
 mod unroll;
 mod value;
@@ -95,6 +100,11 @@ struct Check<'f> {
     loops: u32,
     /// Run-time branches open here.
     branches: u32,
+    /// Where the innermost loop is walked round by round, the branches that were open at its begin.
+    round: Option<u32>,
+    /// The block of statements being walked, and how many there were.
+    block: usize,
+    blocks: usize,
     /// Steps taken, against hostile inlining.
     steps: u32,
 }
@@ -197,6 +207,9 @@ fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], 
             strayed: None,
             loops: 0,
             branches: 0,
+            round: None,
+            block: 0,
+            blocks: 0,
             steps: 0,
         };
         check.reassigned_parameters()?;
@@ -207,7 +220,7 @@ fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], 
                 .iter()
                 .map(|(key, held)| match *held {
                     Held::Named => Local {
-                        name: key.rsplit('/').next().unwrap_or(key).to_string(),
+                        name: sequence::in_ir(key.rsplit('/').next().unwrap_or(key)),
                         dtype: settled.get(key).map_or(DType::F32, |own| own.dtype),
                         uniform: settled.get(key).is_some_and(|own| own.uniform),
                     },

@@ -7,13 +7,13 @@ use tessera_types::DType;
 use super::Check;
 use super::env::Item;
 use super::program::{Expression, Memory, Place, Statement};
+use super::sequence::{Kind, sequence_of};
 use super::value::{At, convert, not_a_value, truth, typed};
 use crate::ast::{BinaryOp, Expr, ExprKind, Stmt, StmtKind};
 use crate::diagnostics::id;
 use crate::fixed::Fixed;
-use crate::lower::Res;
+use crate::lower::{Res, changed_list};
 use crate::promote::{dtype_name, promote};
-use crate::scopes::Scopes;
 use crate::written;
 
 /// Statements that inlining may make of one kernel.
@@ -27,31 +27,15 @@ pub(super) enum Flow {
     Jumps,
     /// Ended in a return on every path, or in returns and jumps.
     Returns,
+    /// Leaves the loop around it, which is walked round by round.
+    Breaks,
+    /// Goes on with the next round of such a loop.
+    Continues,
 }
 
 /// A construct that per-thread kernels don't have.
 pub(super) fn unsupported(span: Span, what: &str) -> Box<Diagnostic> {
     Box::new(Diagnostic::error(id::UNSUPPORTED, span, format!("a per-thread kernel can't use {what}")))
-}
-
-/// True when a `break` or `return` may leave the loop with this body.
-fn leaves(body: &[Stmt]) -> bool {
-    fn returns(body: &[Stmt]) -> bool {
-        body.iter().any(|stmt| match &stmt.kind {
-            StmtKind::Return(_) => true,
-            StmtKind::If { body, orelse, .. } => returns(body) || returns(orelse),
-            StmtKind::For { body, .. } | StmtKind::While { body, .. } => returns(body),
-            _ => false,
-        })
-    }
-    fn breaks(body: &[Stmt]) -> bool {
-        body.iter().any(|stmt| match &stmt.kind {
-            StmtKind::Break => true,
-            StmtKind::If { body, orelse, .. } => breaks(body) || breaks(orelse),
-            _ => false,
-        })
-    }
-    returns(body) || breaks(body)
 }
 
 impl Check<'_> {
@@ -80,9 +64,12 @@ impl Check<'_> {
     }
 
     /// The statements as a block of their own.
-    fn block(&mut self, stmts: &[Stmt]) -> Res<(Vec<Statement>, Flow)> {
+    pub(super) fn walk_block(&mut self, stmts: &[Stmt]) -> Res<(Vec<Statement>, Flow)> {
         let outside = std::mem::take(&mut self.out);
+        self.blocks += 1;
+        let around = std::mem::replace(&mut self.block, self.blocks);
         let flow = self.stmts(stmts);
+        self.block = around;
         let body = std::mem::replace(&mut self.out, outside);
         Ok((body, flow?))
     }
@@ -110,12 +97,16 @@ impl Check<'_> {
                 }
             },
             StmtKind::If { test, body, orelse } => return self.branch(test, body, orelse, stmt.span),
-            StmtKind::For { target, iterable, body, .. } => self.count(target, iterable, body, stmt.span)?,
+            StmtKind::For { target, iterable, body, .. } => return self.for_each(target, iterable, body, stmt.span),
             StmtKind::While { test, body, .. } => self.repeat(test, body, stmt.span)?,
-            StmtKind::Break | StmtKind::Continue if self.loops == 0 => {
+            StmtKind::Break | StmtKind::Continue if self.loops == 0 && self.round.is_none() => {
                 return Err(Box::new(Diagnostic::error(id::MISPLACED, stmt.span, "a jump stands outside any loop")));
             }
             StmtKind::Break | StmtKind::Continue => {
+                if let Some(branches) = self.round {
+                    let is_break = matches!(stmt.kind, StmtKind::Break);
+                    return self.leave_round(branches, if is_break { Flow::Breaks } else { Flow::Continues }, stmt.span);
+                }
                 self.strayed = self.strayed.or(self.divergent);
                 self.out.push(if matches!(stmt.kind, StmtKind::Break) { Statement::Break } else { Statement::Continue });
                 return Ok(Flow::Jumps);
@@ -156,14 +147,7 @@ impl Check<'_> {
             },
             StmtKind::Function(function) => {
                 written::undecorated(self.file, function, crate::file::Moment::end(stmt.span.source))?;
-                let scope = Some(self.frame().scope.serial);
-                let item = self.closure(function, scope, |check, default| {
-                    Ok(match check.expr(default)? {
-                        // The value that it has now.
-                        Item::Value(value) => Item::Value(check.now(value)),
-                        item => item,
-                    })
-                })?;
+                let item = self.define(function)?;
                 self.bind(&function.name.name, item, function.name.span)?;
             }
             StmtKind::Raise(_) => return Err(unsupported(stmt.span, "`raise`")),
@@ -175,7 +159,7 @@ impl Check<'_> {
         Ok(Flow::Falls)
     }
 
-    fn assign(&mut self, target: &Expr, at: &At) -> Res<()> {
+    pub(super) fn assign(&mut self, target: &Expr, at: &At) -> Res<()> {
         match &target.kind {
             ExprKind::Name(name) => self.bind(name, at.0.clone(), target.span),
             ExprKind::Subscript(base, index) => {
@@ -183,27 +167,11 @@ impl Check<'_> {
                 self.store(place, at)
             }
             ExprKind::Tuple(targets) | ExprKind::List(targets) => {
-                let items: Option<Vec<Item>> = match &at.0 {
-                    Item::Fixed(Fixed::Tuple(items) | Fixed::List(items)) => {
-                        Some(items.iter().cloned().map(Item::Fixed).collect())
-                    }
-                    Item::Shape(memory) => {
-                        Some((0..self.shape(*memory).len()).map(|axis| self.size(*memory, axis, at.1)).collect())
-                    }
-                    _ => None,
-                };
-                match items.filter(|items| items.len() == targets.len()) {
-                    Some(items) => targets.iter().zip(items).try_for_each(|(target, item)| self.assign(target, &(item, at.1))),
-                    None => Err(Box::new(
-                        Diagnostic::error(
-                            id::UNPACK,
-                            target.span,
-                            format!("{} names are assigned from something else", targets.len()),
-                        )
-                        .also(at.1, format!("this is {}", at.0.describe())),
-                    )),
-                }
+                let items = self.unpack(targets, at, target.span)?;
+                targets.iter().zip(items).try_for_each(|(target, item)| self.assign(target, &(item, at.1)))
             }
+            // It has its items already.
+            ExprKind::Starred(inner) => self.assign(inner, at),
             _ => {
                 Err(Box::new(Diagnostic::error(id::IMMUTABLE, target.span, "only variables and elements of arrays are assigned")))
             }
@@ -262,6 +230,9 @@ impl Check<'_> {
             return self.store(place, &result);
         }
         let left = (self.expr(target)?, target.span);
+        if let Some((Kind::List, _)) = sequence_of(&left.0) {
+            return Err(changed_list(op, &left.0.describe(), span));
+        }
         let right = (self.expr(value)?, value.span);
         let result = (self.operate(op, &left, &right, span)?, span);
         self.assign(target, &result)
@@ -279,9 +250,9 @@ impl Check<'_> {
         }
         self.branches += 1;
         let before = self.frame().names.clone();
-        let (then, then_flow) = self.block(body)?;
+        let (then, then_flow) = self.walk_block(body)?;
         let after_then = std::mem::replace(&mut self.frame().names, before);
-        let (other, other_flow) = self.block(orelse)?;
+        let (other, other_flow) = self.walk_block(orelse)?;
         let after_other = std::mem::take(&mut self.frame().names);
         self.branches -= 1;
         let falls = |flow| flow == Flow::Falls;
@@ -296,138 +267,6 @@ impl Check<'_> {
         })
     }
 
-    /// Walks a loop's body; names that it changes must be variables.
-    fn body(&mut self, body: &[Stmt], span: Span) -> Res<Vec<Statement>> {
-        let before = self.frame().names.clone();
-        let strayed = self.strayed.take();
-        self.loops += 1;
-        let (statements, _) = self.block(body)?;
-        self.loops -= 1;
-        self.strayed = strayed;
-        let after = std::mem::replace(&mut self.frame().names, before.clone());
-        self.meet([Some(before), Some(after)], span);
-        Ok(statements)
-    }
-
-    /// `for name in range(...)`.
-    fn count(&mut self, target: &Expr, iterable: &Expr, body: &[Stmt], span: Span) -> Res<()> {
-        let ExprKind::Name(name) = &target.kind else {
-            return Err(unsupported(target.span, "anything but one name as the target of `for`"));
-        };
-        let range = match &iterable.kind {
-            ExprKind::Call(function, args) if matches!(&function.kind, ExprKind::Name(name) if name == "range" && self.is_python(name, function)) => {
-                args
-            }
-            _ => {
-                return Err(Box::new(
-                    Diagnostic::error(id::NOT_ITERABLE, iterable.span, "`for` counts over a `range`")
-                        .label("this is something else")
-                        .help("write `for i in range(start, stop, step)`"),
-                ));
-            }
-        };
-        let bound = written::arguments("range", "*bounds", range, iterable.span)?;
-        let bounds = &bound[0];
-        if bounds.is_empty() || bounds.len() > 3 {
-            return Err(Box::new(Diagnostic::error(
-                id::CALL,
-                iterable.span,
-                format!("`range` takes one to three arguments, not {}", bounds.len()),
-            )));
-        }
-        let mut values: Vec<At> = Vec::new();
-        for expr in bounds {
-            let at = (self.expr(expr)?, expr.span);
-            let whole = match &at.0 {
-                Item::Value(value) => value.dtype.is_integer(),
-                Item::Fixed(value) => value.as_int().is_some(),
-                _ => false,
-            };
-            if !whole {
-                return Err(Box::new(
-                    Diagnostic::error(id::ARGUMENT_TYPE, expr.span, "`range` takes integers")
-                        .label(format!("this is {}", at.0.describe())),
-                ));
-            }
-            values.push(at);
-        }
-        let number = |value: i128| (Item::Fixed(Fixed::int(value)), iterable.span);
-        let (start, stop, step) = match values.as_slice() {
-            [stop] => (number(0), stop.clone(), number(1)),
-            [start, stop] => (start.clone(), stop.clone(), number(1)),
-            [start, stop, step, ..] => (start.clone(), stop.clone(), step.clone()),
-            [] => return Ok(()),
-        };
-        if matches!(&step.0, Item::Fixed(value) if value.as_int() == Some(0)) {
-            return Err(Box::new(Diagnostic::error(id::VALUE_RANGE, step.1, "the step of a `range` is zero")));
-        }
-        if let Some(numbers) = self.unrolled(name, [&start, &stop, &step], body) {
-            for number in numbers {
-                self.step(span)?;
-                self.round(name, number);
-                if self.stmts(body)? != Flow::Falls {
-                    break;
-                }
-            }
-            return Ok(());
-        }
-        let mut dtype = DType::I32;
-        for at in [&start, &stop, &step] {
-            let own = match &at.0 {
-                Item::Value(value) => Some(value.dtype),
-                Item::Fixed(Fixed::Num(number)) => crate::promote::literal_dtype(*number),
-                _ => None,
-            };
-            dtype = own.and_then(|own| promote(dtype, own)).unwrap_or(DType::I64);
-        }
-        let (start, stop, step) = (typed(&start, dtype)?, typed(&stop, dtype)?, typed(&step, dtype)?);
-        let uniform = start.uniform && stop.uniform && step.uniform;
-        let before = self.frame().names.clone();
-        let (local, own) = self.variable(name, dtype, uniform, target.span)?;
-        let bounds = [start, stop, step].map(|value| convert(value, own));
-        let outside = self.divergent;
-        if !uniform {
-            self.divergent.get_or_insert(iterable.span);
-        }
-        let body = self.body(body, span)?;
-        self.divergent = outside.or(self.ended).or(self.strayed);
-        let after = std::mem::take(&mut self.frame().names);
-        self.meet([Some(before), Some(after)], span);
-        let [start, stop, step] = bounds;
-        self.out.push(Statement::For { local, start, stop, step, body });
-        Ok(())
-    }
-
-    fn repeat(&mut self, test: &Expr, body: &[Stmt], span: Span) -> Res<()> {
-        let outside = std::mem::take(&mut self.out);
-        self.loops += 1;
-        let condition = self.test(test);
-        self.loops -= 1;
-        let before = std::mem::replace(&mut self.out, outside);
-        let condition = condition?;
-        if let Item::Fixed(value) = &condition.0 {
-            if !value.truth(test.span)? {
-                return Ok(());
-            }
-            if !leaves(body) {
-                return Err(Box::new(
-                    Diagnostic::error(id::ENDLESS, test.span, "this loop never ends")
-                        .label("always true, and no `break` or `return` leaves the loop")
-                        .help("leave it with `break`, or write a condition that becomes false"),
-                ));
-            }
-        }
-        let condition = truth(&condition)?;
-        let outside = self.divergent;
-        if !condition.uniform {
-            self.divergent.get_or_insert(test.span);
-        }
-        let body = self.body(body, span)?;
-        self.divergent = outside.or(self.ended).or(self.strayed);
-        self.out.push(Statement::While { before, test: condition, body });
-        Ok(())
-    }
-
     /// `base[index]` as a place in memory.
     pub(super) fn place(&mut self, base: &Expr, index: &Expr, span: Span) -> Res<Place> {
         let at = (self.expr(base)?, base.span);
@@ -440,15 +279,12 @@ impl Check<'_> {
                 ),
             });
         };
-        let items = match &index.kind {
-            ExprKind::Tuple(items) => items.as_slice(),
-            _ => std::slice::from_ref(index),
-        };
-        self.element_at(memory, items, span)
+        let items = self.indices(index)?;
+        self.element_at(memory, &items, span)
     }
 
     /// The element at an index, one entry an axis.
-    pub(super) fn element_at(&mut self, memory: Memory, items: &[Expr], span: Span) -> Res<Place> {
+    pub(super) fn element_at(&mut self, memory: Memory, items: &[At], span: Span) -> Res<Place> {
         let shape = self.shape(memory);
         let (dtype, name) = self.array(memory);
         if items.len() != shape.len() {
@@ -458,8 +294,7 @@ impl Check<'_> {
             ));
         }
         let mut index = Vec::new();
-        for (expr, extent) in items.iter().zip(shape) {
-            let at = (self.expr(expr)?, expr.span);
+        for (at, extent) in items.iter().zip(shape) {
             let value = match &at.0 {
                 Item::Value(value) if value.dtype.is_integer() => value.clone(),
                 Item::Fixed(value) if value.as_int().is_some() => {
@@ -467,15 +302,15 @@ impl Check<'_> {
                     if number < 0 || extent.is_some_and(|extent| number >= i128::from(extent)) {
                         let size = extent.map_or("the array".to_string(), |extent| format!("an axis of {extent}"));
                         return Err(Box::new(
-                            Diagnostic::error(id::VALUE_RANGE, expr.span, format!("the index {number} is outside {size}"))
+                            Diagnostic::error(id::VALUE_RANGE, at.1, format!("the index {number} is outside {size}"))
                                 .label(format!("index of `{name}`")),
                         ));
                     }
-                    self.constant_of(crate::number::Num::Int(number), expr.span)?
+                    self.constant_of(crate::number::Num::Int(number), at.1)?
                 }
                 other => {
                     return Err(Box::new(
-                        Diagnostic::error(id::ARGUMENT_TYPE, expr.span, "an index is an integer")
+                        Diagnostic::error(id::ARGUMENT_TYPE, at.1, "an index is an integer")
                             .label(format!("this is {}", other.describe())),
                     ));
                 }

@@ -18,7 +18,7 @@ const MOST_ROUNDS: i128 = 64;
 
 impl Check<'_> {
     /// The numbers of a loop that is to be unrolled: known, few, and indices of an array of registers.
-    pub(super) fn unrolled(&mut self, target: &str, bounds: [&At; 3], body: &[Stmt]) -> Option<Vec<i128>> {
+    pub(super) fn unrolled(&mut self, target: &str, bounds: [&At; 3], body: &[Stmt]) -> Option<Vec<Item>> {
         let number = |(item, _): &At| match item {
             Item::Fixed(value) => value.as_int(),
             _ => None,
@@ -31,7 +31,7 @@ impl Check<'_> {
         let names = self.frame().names.clone();
         let allocations = &self.allocations;
         let is_array = |name: &str| match names.get(name) {
-            Some(Entry::Item(Item::Array(Memory::Allocation(at)))) => allocations[*at].space == Space::Register,
+            Some(Entry::Item(Item::Array(Memory::Allocation(at)), _)) => allocations[*at].space == Space::Register,
             _ => false,
         };
         let indexes = any(body, &|expr| match &expr.kind {
@@ -41,12 +41,7 @@ impl Check<'_> {
             }
             _ => false,
         });
-        indexes.then(|| (0..rounds.max(0)).map(|round| start + round * step).collect())
-    }
-
-    /// Makes a loop's name the number of a round.
-    pub(super) fn round(&mut self, target: &str, number: i128) {
-        self.frame().names.insert(target.to_string(), Entry::Item(Item::Fixed(Fixed::int(number))));
+        indexes.then(|| (0..rounds.max(0)).map(|round| Item::Fixed(Fixed::int(start + round * step))).collect())
     }
 }
 

@@ -9,7 +9,7 @@ use crate::ast::{BinaryOp, CompareOp};
 use crate::diagnostics::id;
 use crate::fixed::Fixed;
 use crate::lower::{Res, encode};
-use crate::number::Num;
+use crate::number::{self, Num};
 use crate::promote::{WithLiteral, dtype_name, is_restricted, promote, promote_literal};
 
 /// An item with the place it was written.
@@ -169,13 +169,8 @@ pub(super) fn binary(op: Binary, symbol: &str, a: &At, b: &At, span: Span) -> Re
                 .also(b.1, format!("this is {}", b.0.describe())),
         ));
     }
-    if let (Binary::FloorDiv | Binary::Mod, Item::Fixed(Fixed::Num(number))) = (op, &b.0)
-        && dtype.is_integer()
-        && !number.truth()
-    {
-        return Err(Box::new(
-            Diagnostic::error(id::DIVISION_BY_ZERO, span, format!("`{symbol}` divides by zero")).also(b.1, "this is zero"),
-        ));
+    if let Item::Fixed(Fixed::Num(number)) = &b.0 {
+        number::divides_or_shifts(symbol, *number, dtype, (span, b.1))?;
     }
     let uniform = x.uniform && y.uniform;
     let dtype = if is_comparison(op) { DType::B1 } else { dtype };

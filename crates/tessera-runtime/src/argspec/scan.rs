@@ -140,8 +140,16 @@ impl Scanner {
             let extent = if scanner.take("?") {
                 Extent::Dynamic
             } else {
-                let size = scanner.word().replace('_', "").parse::<u32>().map(i64::from);
-                Extent::Static(size.map_err(|_| scanner.error(start, "a size is a number or `?`"))?)
+                let word = scanner.word().replace('_', "");
+                let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+                Extent::Static(word.parse::<u32>().map(i64::from).map_err(|_| {
+                    match is_number {
+                        true => scanner
+                            .error(start, format!("{word} elements along one axis are too many"))
+                            .help(format!("{} is the most", u32::MAX)),
+                        false => scanner.error(start, "a size is a number or `?`"),
+                    }
+                })?)
             };
             Ok((start, extent))
         })

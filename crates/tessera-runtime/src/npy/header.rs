@@ -192,6 +192,27 @@ impl<'a> Parser<'a> {
             let (kind, width, order) = simple(descr)?;
             return Ok((descr.escape_debug().to_string(), kind, width, order));
         }
+        let fields = self.rest;
+        match self.opaque_field() {
+            Ok((name, field, width, order)) => {
+                let shown = format!("[('{}', '{}')]", name.escape_debug(), field.escape_debug());
+                Ok((shown, Kind::Record(name.to_owned()), width, order))
+            }
+            // The brackets of its fields' shapes are round.
+            Err(_) if fields.trim_start().starts_with('(') && fields.contains(']') => {
+                let end = fields.find(']').unwrap_or(fields.len());
+                let descr = format!("[{}]", fields[..end].escape_debug());
+                Err(FormatError::DType {
+                    descr,
+                    hint: "; structured types are not taken: save each field as an array of its own",
+                })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A record of one field of bytes without a meaning, behind its `[`.
+    fn opaque_field(&mut self) -> Parsed<(&'a str, &'a str, usize, ByteOrder)> {
         self.expect('(')?;
         let name = self.string()?;
         self.expect(',')?;
@@ -199,10 +220,9 @@ impl<'a> Parser<'a> {
         self.expect(')')?;
         self.take(',');
         self.expect(']')?;
-        let shown = format!("[('{}', '{}')]", name.escape_debug(), field.escape_debug());
         match simple(field)? {
-            (Kind::Opaque, width, order) => Ok((shown, Kind::Record(name.to_owned()), width, order)),
-            _ => Err(FormatError::DType { descr: shown, hint: "" }),
+            (Kind::Opaque, width, order) => Ok((name, field, width, order)),
+            _ => wrong("a field has elements of its own"),
         }
     }
 }
