@@ -685,3 +685,29 @@ fn a_thread_prints_for_itself() {
     unsafe { program.run([1, 1, 1], &args, &options) }.expect("it runs");
     assert_eq!(output.into_inner().expect("the text"), "t0 t1 t2 n3");
 }
+
+#[test]
+fn a_thread_acquires_what_another_block_released() {
+    // Block 0 stores and releases, each later block acquires in one thread and reads; addresses are each thread's own.
+    let body = "
+  %t = tile.thread_id : tile<i32>
+  %b = get_tile_block_id {axis=x} : tile<i32>
+  %zero = constant {value=i32(0)} : tile<i32>
+  %one = constant {value=i32(1)} : tile<i32>
+  %first = cmpi %t, %zero {predicate=eq} : tile<i1>
+  if %first () {
+    %p = offset %x, %b : tile<ptr<i32>>
+    %v, %k = load_ptr_tko %p {order=acquire, scope=device} : tile<i32>, token
+    %next = addi %b, %one : tile<i32>
+    %q = offset %x, %next : tile<ptr<i32>>
+    %sum = addi %v, %one : tile<i32>
+    %w = store_ptr_tko %q, %sum {order=release, scope=device} : token
+    yield []
+  } () {
+    yield []
+  }
+  return";
+    let mut data = arrays(&[7_i32, 0, 0, 0, 0, 0], &[0_i32; 1], 0);
+    launch(&function("i32", "i32", 1, "", body), [5, 1, 1], &mut data);
+    assert_eq!(data[0].read::<i32>(), [7, 8, 9, 10, 11, 12]);
+}

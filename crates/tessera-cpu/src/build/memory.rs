@@ -203,7 +203,8 @@ impl Builder<'_> {
         let padding = self.optional_expr(data.optional(2), len)?;
         let origin = self.origin(data.one(0));
         if is_fence(order) {
-            self.before_fence();
+            let operands: SmallVec<[ExprId; 3]> = [Some(addresses), mask, padding].into_iter().flatten().collect();
+            self.before_fenced(&operands);
         }
         let expr = self.load(addresses, mask, padding, origin, to.unpacked_bytes() as u8);
         if !self.options.fuse || order != MemoryOrder::Weak {
@@ -310,11 +311,21 @@ impl Builder<'_> {
     fn before_store(&mut self, origin: Option<u16>, order: MemoryOrder, stored: &[ExprId]) {
         self.before_write(origin);
         if is_fence(order) {
-            self.before_fence();
+            self.before_fenced(stored);
         }
         for &expr in stored {
-            let fenced = is_fence(order) && !self.is_free(expr);
-            if fenced || self.reads_memory(expr, origin) {
+            if self.reads_memory(expr, origin) {
+                self.evaluated(expr);
+            }
+        }
+    }
+
+    /// Evaluates what must be read before an access in an order that other blocks see: loads that are needed after it, and its operands,
+    /// none of which may be read while it is under way.
+    fn before_fenced(&mut self, operands: &[ExprId]) {
+        self.before_fence();
+        for &expr in operands {
+            if !self.is_free(expr) {
                 self.evaluated(expr);
             }
         }
