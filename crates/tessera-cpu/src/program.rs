@@ -9,7 +9,7 @@ use crate::build::{BuildOptions, Plan, build};
 use crate::check::Check;
 use crate::exec::{Launch, Machine, Memory, Range};
 use crate::lanes::Isa;
-use crate::launch::{Arg, Fault, RunOptions};
+use crate::launch::{Arg, Fault, RunOptions, ranges};
 
 /// A block program ready to run: types resolved, places assigned, chains fused, products recognised.
 ///
@@ -87,13 +87,12 @@ impl Program {
     /// Every pointer argument and allocation is valid for reads and writes of its bytes, and nothing else uses that memory while
     /// the launch runs. Whatever the program does, only that memory is touched.
     pub unsafe fn run(&self, grid: [u32; 3], args: &[Arg], options: &RunOptions<'_>) -> Result<(), Fault> {
-        let ranges = self.ranges(args, options)?;
+        let mut ranges = ranges(self.fused.arguments.len(), args, options, self.span)?;
         let plan = if options.checked {
             &self.plain
         } else {
             self.careful.as_ref().filter(|_| self.overlap(&ranges, args.len())).unwrap_or(&self.fused)
         };
-        let mut ranges = ranges;
         for &(_, entry, bytes) in &plan.globals {
             let start = plan.pool[entry as usize].as_ptr() as u64;
             ranges.push(Range { start, end: start + bytes as u64 });
@@ -118,23 +117,6 @@ impl Program {
         }
         // SAFETY: the caller's promise.
         unsafe { self.run_parallel(&launch, options) }
-    }
-
-    fn ranges(&self, args: &[Arg], options: &RunOptions<'_>) -> Result<Vec<Range>, Fault> {
-        if args.len() != self.fused.arguments.len() {
-            let message = format!("the kernel takes {} arguments, {} were given", self.fused.arguments.len(), args.len());
-            return Err(Fault { diagnostic: Diagnostic::error("cpu-arguments", self.span, message), block: None });
-        }
-        let range = |base: *mut u8, bytes: usize| Range { start: base as u64, end: base as u64 + bytes as u64 };
-        let mut ranges: Vec<Range> = args
-            .iter()
-            .map(|arg| match *arg {
-                Arg::Pointer { base, bytes } => range(base, bytes),
-                Arg::Scalar(_) => Range { start: 0, end: 0 },
-            })
-            .collect();
-        ranges.extend(options.allocations.iter().map(|allocation| range(allocation.base, allocation.bytes)));
-        Ok(ranges)
     }
 
     /// Whether something that is written may be reached under another name.

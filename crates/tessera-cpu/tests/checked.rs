@@ -5,7 +5,7 @@ use tessera_cpu::RunOptions;
 use crate::harness::{Data, fault, launch, parse, try_launch};
 
 /// Lines before `body`: views `%xp` and `%op` of 1-D arrays cut into tiles of 8.
-fn program(x: usize, o: usize, padding: &str, body: &str) -> String {
+pub(crate) fn program(x: usize, o: usize, padding: &str, body: &str) -> String {
     let mut s = "schedule @k(%x: tile<ptr<f32>>, %o: tile<ptr<f32>>) {\n  %i = get_tile_block_id {axis=x} : tile<i32>\n  %z = constant {value=i32(0)} : tile<i32>\n".to_string();
     for (name, len, padding) in [("x", x, padding), ("o", o, "")] {
         let tensor = format!("tensor_view<{len}xf32, strides=[1]>");
@@ -16,9 +16,9 @@ fn program(x: usize, o: usize, padding: &str, body: &str) -> String {
     s + body + "  return\n}\n"
 }
 
-const LINES: usize = 7;
+pub(crate) const LINES: usize = 7;
 
-fn report(text: &str, grid: u32, x: usize, o: usize) -> (String, Vec<usize>) {
+pub(crate) fn report(text: &str, grid: u32, x: usize, o: usize) -> (String, Vec<usize>) {
     let mut data = [Data::of(&vec![1.0_f32; x]), Data::of(&vec![0.0_f32; o])];
     fault(text, [grid, 1, 1], &mut data, &RunOptions::default())
 }
@@ -81,13 +81,18 @@ fn blocks_that_touch_the_same_bytes() {
         "",
         "  %t, %a = load_view_tko %xp, [%i] : tile<8xf32>, token\n  %w = store_view_tko %t, %op, [%z] : token\n",
     );
-    assert_eq!(report(&both_write, 2, 16, 16), ("cpu-conflict".into(), vec![LINES + 2, LINES + 2]));
+    let x: Vec<f32> = (0_u8..16).map(f32::from).collect();
+    let mut data = [Data::of(&x), Data::of(&[0.0_f32; 16])];
+    let found = fault(&both_write, [2, 1, 1], &mut data, &RunOptions::default());
+    assert_eq!(found, ("cpu-conflict".into(), vec![LINES + 2, LINES + 2]));
     let reads_others = "  %u = constant {value=i32(1)} : tile<i32>
   %j = subi %u, %i : tile<i32>
   %t, %a = load_view_tko %op, [%j] : tile<8xf32>, token
-  %w = store_view_tko %t, %op, [%i] : token
+  %s, %b = load_view_tko %xp, [%j] : tile<8xf32>, token
+  %d = addf %t, %s : tile<8xf32>
+  %w = store_view_tko %d, %op, [%i] : token
 ";
-    assert_eq!(report(&program(16, 16, "", reads_others), 2, 16, 16), ("cpu-conflict".into(), vec![LINES + 3, LINES + 4]));
+    assert_eq!(report(&program(16, 16, "", reads_others), 2, 16, 16), ("cpu-conflict".into(), vec![LINES + 3, LINES + 6]));
     let atomics = "  %n = constant {value=f32(1.0)} : tile<f32>\n  %old, %w = atomic_rmw_tko %o, %n {order=relaxed, scope=device, mode=addf} : tile<f32>, token\n";
     let mut data = [Data::of(&[1.0_f32; 16]), Data::of(&[0.0_f32; 16])];
     launch(&program(16, 16, "", atomics), [5, 1, 1], &mut data);

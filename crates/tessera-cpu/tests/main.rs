@@ -6,4 +6,5 @@ mod chains;
 mod checked;
 mod elementwise;
 mod lockstep;
+mod sanitizer;
 mod tiles;

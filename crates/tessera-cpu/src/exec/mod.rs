@@ -31,6 +31,13 @@ pub(crate) struct Range {
     pub(crate) end: u64,
 }
 
+impl Range {
+    /// Whether these bytes lie in it.
+    pub(crate) fn holds(self, address: u64, bytes: usize) -> bool {
+        self.start <= address && address.saturating_add(bytes as u64) <= self.end
+    }
+}
+
 /// What all blocks of a launch share.
 pub(crate) struct Launch<'a> {
     pub(crate) plan: &'a Plan,
@@ -153,7 +160,7 @@ impl<'a> Machine<'a> {
                 };
                 self.set(*dst, bits);
                 if let Some(check) = self.check.as_mut() {
-                    check.scalar(*op, *dst, src, a);
+                    check.scalar(*op, *dst, src, [a, b, c]);
                 }
             }
             Inst::BlockId { dst, axis } => self.set(*dst, u64::from(self.block[*axis as usize])),
@@ -315,6 +322,16 @@ impl<'a> Machine<'a> {
                 let count = mask(self.get(*reg), *bytes);
                 if self.check.is_some() && count >= u64::from(*bits) {
                     return Err(shift(count, *bits, span));
+                }
+            }
+            ScalarCheck::Part { index, axis, parts } => {
+                let Some(check) = self.check.as_ref() else { return Ok(()) };
+                check.address(*index, span)?;
+                let number = self.get(*index) as i64;
+                if !(0..*parts as i64).contains(&number) {
+                    let message = format!("part {number} of axis {axis} lies outside the tile, which has {parts} there");
+                    let help = "the index counts parts of the tile, not elements";
+                    return Err(Box::new(Diagnostic::error("cpu-tile-part", span, message).help(help)));
                 }
             }
         }
