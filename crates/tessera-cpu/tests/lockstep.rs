@@ -8,7 +8,7 @@ use tessera_ir::Module;
 
 use crate::harness::{self, Data};
 
-fn parse(text: &str) -> Module {
+pub(crate) fn parse(text: &str) -> Module {
     let module = harness::parse(text);
     let found = tessera_ir::verify(&module);
     let shown: Vec<String> = found.iter().map(|diagnostic| diagnostic.render(&module.sources, false)).collect();
@@ -16,7 +16,7 @@ fn parse(text: &str) -> Module {
     module
 }
 
-fn run(module: &Module, grid: [u32; 3], data: &mut [Data], checked: bool) -> Result<(), Fault> {
+pub(crate) fn run(module: &Module, grid: [u32; 3], data: &mut [Data], checked: bool) -> Result<(), Fault> {
     let program = match lockstep::Program::prepare(module, &module.funcs[0]) {
         Ok(program) => program,
         Err(diagnostic) => panic!("{}", diagnostic.render(&module.sources, false)),
@@ -33,7 +33,7 @@ fn run(module: &Module, grid: [u32; 3], data: &mut [Data], checked: bool) -> Res
     unsafe { program.run(grid, &args, &options) }
 }
 
-fn launch(text: &str, grid: [u32; 3], data: &mut [Data]) {
+pub(crate) fn launch(text: &str, grid: [u32; 3], data: &mut [Data]) {
     let module = parse(text);
     if let Err(fault) = run(&module, grid, data, true) {
         panic!("{}", fault.diagnostic.render(&module.sources, false));
@@ -50,7 +50,7 @@ fn fails(text: &str, data: &mut [Data]) -> (&'static str, String) {
 }
 
 /// A function of vectors of `f32` or `i32`: `x`, `y`, each with a size and a stride, and a count.
-fn function(x: &str, y: &str, warps: u32, layouts: &str, body: &str) -> String {
+pub(crate) fn function(x: &str, y: &str, warps: u32, layouts: &str, body: &str) -> String {
     let layouts = if layouts.is_empty() { String::new() } else { format!(" layouts({layouts})") };
     format!(
         "tile @k(%x: tile<ptr<{x}>>, %xn: tile<i32>, %xs: tile<i32>, %y: tile<ptr<{y}>>, %yn: tile<i32>, %ys: tile<i32>, %n: tile<i32>) \
@@ -59,7 +59,7 @@ fn function(x: &str, y: &str, warps: u32, layouts: &str, body: &str) -> String {
     )
 }
 
-fn arrays<X: Copy, Y: Copy>(x: &[X], y: &[Y], n: i64) -> Vec<Data> {
+pub(crate) fn arrays<X: Copy, Y: Copy>(x: &[X], y: &[Y], n: i64) -> Vec<Data> {
     let size = |len: usize| Data::int(len as i64);
     vec![Data::of(x), size(x.len()), Data::int(1), Data::of(y), size(y.len()), Data::int(1), Data::int(n)]
 }
