@@ -44,9 +44,9 @@ unsafe impl Sync for Allocation {}
 /// How a launch runs.
 #[derive(Default)]
 pub struct RunOptions<'a> {
-    /// Report undetermined padding and uninitialised memory that reach a store, a branch or an address, blocks that touch each
-    /// other's bytes without atomics, tiles wholly outside their array, broken assumptions and shift counts out of range. Blocks
-    /// then run one after another.
+    /// Report undetermined padding and uninitialised memory that reach a store, a branch or an address, blocks and threads that touch
+    /// each other's bytes with nothing that orders them, stores of two values for one place, tiles wholly outside their array, parts
+    /// outside their tile, broken assumptions and shift counts out of range. Blocks then run one after another.
     pub checked: bool,
     /// Threads that run blocks; all of rayon's pool when absent. Results do not depend on it.
     pub threads: Option<usize>,

@@ -1,6 +1,9 @@
 //! Each kind of report of checked launches has a program that fails with it, at the right lines.
 
+use std::time::Duration;
+
 use tessera_cpu::RunOptions;
+use tessera_types::TimeLimit;
 
 use crate::harness::{Data, fault, launch, parse, try_launch};
 
@@ -202,4 +205,44 @@ fn overlapping_arguments_keep_program_order() {
     let tripled = (0..8).map(|i| 3.0 * i as f32);
     let want: Vec<f32> = (0..4).map(|i| i as f32).chain(doubled).chain(tripled).chain((20..24).map(|i| i as f32)).collect();
     assert_eq!(memory, want);
+}
+
+#[test]
+fn blocks_that_wait_for_later_ones() {
+    let waits = |order: &str| {
+        let body = format!(
+            "  %one = constant {{value=i32(1)}} : tile<i32>
+  %next = addi %i, %one : tile<i32>
+  %flag = offset %o, %next : tile<ptr<f32>>
+  %none = constant {{value=f32(0.0)}} : tile<f32>
+  loop [] () {{
+    %v, %k = load_ptr_tko %flag {order} : tile<f32>, token
+    %up = cmpf %v, %none {{predicate=gt}} : tile<i1>
+    if %up () {{
+      break []
+    }} () {{
+      yield []
+    }}
+    continue []
+  }}
+"
+        );
+        program(16, 16, "", &body)
+    };
+    let stopped = |text: &str, grid: u32| {
+        let limit = TimeLimit::within(Duration::from_millis(50));
+        let options = RunOptions { threads: Some(2), limit, ..RunOptions::default() };
+        let mut data = [Data::of(&[1.0_f32; 16]), Data::of(&[0.0_f32; 16])];
+        let module = parse(text);
+        let fault = try_launch(&module, [grid, 1, 1], &mut data, &options).unwrap_err();
+        assert_eq!(fault.diagnostic.id, "never-ends");
+        fault.diagnostic.render(&module.sources, false)
+    };
+    let looks = waits("{order=acquire, scope=device}");
+    let told = stopped(&looks, 3);
+    assert!(told.contains("2 of the launch's 3 blocks run at once here") && told.contains("--device emu"), "{told}");
+    // All blocks run at once, or none looks at what others do.
+    for told in [stopped(&looks, 2), stopped(&waits(""), 3)] {
+        assert!(!told.contains("run at once"), "{told}");
+    }
 }

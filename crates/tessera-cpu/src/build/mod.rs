@@ -28,7 +28,7 @@ use crate::lanes::LaneOp;
 use crate::plan::{Buffer, Inst, Place, Reg};
 use control::LoopFrame;
 use expr::{Expr, ExprId};
-pub(crate) use order::Ordered;
+pub(crate) use order::{Ordered, may_wait};
 pub(crate) use tape::GATHERED;
 
 /// A mistake in the function, boxed as the good path is the common one.

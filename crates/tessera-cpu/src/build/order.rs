@@ -108,6 +108,14 @@ pub(super) fn touched(func: &Func, op: Op) -> Option<(Value, MemoryOrder, bool)>
     })
 }
 
+/// Whether a function reads memory in an order that others see, or updates it: it may wait for another block.
+pub(crate) fn may_wait(func: &Func) -> bool {
+    func.linked_ops().into_iter().any(|op| {
+        touched(func, op).is_some_and(|(_, order, writes)| !writes && order != MemoryOrder::Weak)
+            || matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::AtomicRmwTko { .. } | ScheduleOp::AtomicCasTko { .. }))
+    })
+}
+
 /// Where a pointer or a view comes from.
 fn memory(func: &Func, mut value: Value) -> Memory {
     loop {

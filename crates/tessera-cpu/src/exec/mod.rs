@@ -19,7 +19,7 @@ use tessera_types::TimeLimit;
 use crate::build::Plan;
 use crate::check::Check;
 use crate::lanes::{self, Float, FloatOp, Int, IntOp, Isa, LaneOp, Strips};
-use crate::pace::{Pace, around, never_ends};
+use crate::pace::{Crowd, Pace, around};
 use crate::plan::{BoxCopy, Inst, Place, Reg, ScalarCheck};
 
 pub(crate) use memory::Bytes;
@@ -48,6 +48,7 @@ pub(crate) struct Launch<'a> {
     /// Registers at the start of a block.
     pub(crate) registers: &'a [u64],
     pub(crate) limit: TimeLimit,
+    pub(crate) crowd: Option<Crowd>,
 }
 
 /// A mistake, boxed: the good path is the common one.
@@ -91,7 +92,8 @@ impl<'a> Machine<'a> {
         memory.registers.extend_from_slice(launch.registers);
         memory.arena.reserve(launch.plan.arena_bytes);
         memory.scratch.reserve(launch.plan.scratch_bytes);
-        Machine { launch, memory, block: [0; 3], text: String::new(), local: Vec::new(), check, pace: Pace::new(launch.limit) }
+        let pace = Pace::new(launch.limit, launch.crowd);
+        Machine { launch, memory, block: [0; 3], text: String::new(), local: Vec::new(), check, pace }
     }
 
     /// Runs one block.
@@ -265,7 +267,7 @@ impl<'a> Machine<'a> {
     unsafe fn round(&mut self, body: &'a [Inst], span: Span, round: &mut u64) -> Ran<Flow> {
         *round += 1;
         if let Some(given) = self.pace.round() {
-            return Err(never_ends(given, span, *round));
+            return Err(self.pace.never_ends(given, span, *round));
         }
         // SAFETY: passed on.
         unsafe { self.list(body) }.map_err(|stopped| around(stopped, span, *round))

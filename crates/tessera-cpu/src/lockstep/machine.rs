@@ -14,7 +14,7 @@ use super::rings::{NamedBarrier, Ring, Wait};
 use super::value::{Buffer, Data};
 use crate::exec::{Memory, Ran, Range};
 use crate::launch::{Arg, RunOptions};
-use crate::pace::Pace;
+use crate::pace::{Crowd, Pace};
 
 /// What an operation did to the flow of its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,7 @@ impl<'p> Machine<'p> {
         [grid, launched]: [[u32; 3]; 2],
         (memory, workspaces): (Vec<Range>, &[(Op, Range)]),
         options: &RunOptions<'_>,
+        crowd: Option<Crowd>,
     ) -> Machine<'p> {
         Machine {
             program,
@@ -93,7 +94,7 @@ impl<'p> Machine<'p> {
             memory,
             scratch: Memory::default(),
             text: String::new(),
-            pace: Pace::new(options.limit),
+            pace: Pace::new(options.limit, crowd),
         }
     }
 

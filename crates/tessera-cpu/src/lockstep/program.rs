@@ -13,6 +13,7 @@ use tessera_types::packed::Packing;
 use super::machine::Machine;
 use super::micro::{self, Micro, Operand, Single};
 use crate::blocks::Blocks;
+use crate::build::may_wait;
 use crate::exec::Range;
 use crate::launch::{Arg, Fault, RunOptions, ranges};
 
@@ -31,6 +32,8 @@ pub struct Program {
     pub(super) per_thread: bool,
     /// Blocks update memory that others may update too.
     meets: bool,
+    /// Blocks may wait for others.
+    may_wait: bool,
     /// Operations that the Schedule executor does, by number.
     micros: Vec<Option<Micro>>,
 }
@@ -59,7 +62,7 @@ impl Program {
             ),
             None => false,
         });
-        Ok(Program { func: func.clone(), threads, per_thread: is_per_thread(func), meets, micros })
+        Ok(Program { func: func.clone(), threads, per_thread: is_per_thread(func), meets, may_wait: may_wait(func), micros })
     }
 
     pub(super) fn micro(&self, op: Op) -> Option<&Micro> {
@@ -95,8 +98,9 @@ impl Program {
             shared.iter_mut().map(|(op, words)| (*op, range(words.as_mut_ptr().cast(), 8 * words.len()))).collect();
         memory.extend(shared.iter().map(|&(_, range)| range));
         let blocks = Blocks::new(launched, threads);
+        let crowd = blocks.crowd().filter(|_| self.may_wait);
         blocks.run(|| {
-            let mut machine = Machine::new(self, [grid, launched], (memory.clone(), &shared), options);
+            let mut machine = Machine::new(self, [grid, launched], (memory.clone(), &shared), options, crowd);
             blocks.drain(|block| {
                 // SAFETY: the caller's promise.
                 let outcome = unsafe { machine.run_cluster(block, args) };
