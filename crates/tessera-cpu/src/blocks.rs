@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tessera_ir::Diagnostic;
 
 use crate::launch::{Fault, RunOptions};
+use crate::pace::Crowd;
 
 /// Blocks handed to a thread at once, at most: neighbours mostly read neighbouring memory, which is then on its way already.
 const BATCH: u64 = 32;
@@ -36,6 +37,11 @@ impl Blocks {
             faults: Mutex::default(),
             texts: Mutex::default(),
         }
+    }
+
+    /// The blocks, where not all of them run at once.
+    pub(crate) fn crowd(&self) -> Option<Crowd> {
+        (self.workers < self.count).then_some(Crowd { blocks: self.count, at_once: self.workers })
     }
 
     /// Runs the work on every thread; each calls [`Blocks::drain`].

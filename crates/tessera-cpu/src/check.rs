@@ -1,24 +1,17 @@
-//! What checked execution remembers: undetermined elements, and who touched which byte.
+//! What checked execution remembers: undetermined elements, and how memory was touched.
 //!
 //! Every element of every buffer and every register has a mark: 0 for a determined value, else the number of a [`Cause`], the place
-//! where the value was left undetermined. Marks spread through operations; one that reaches a store, a branch or an address is
-//! reported with its cause. Every byte of every argument remembers the last block that wrote it and two that read it, with the
-//! operations; a second block that writes it, or reads what the first wrote, without atomics is a conflict.
+//! where the value was left undetermined. Marks spread through operations, but not through what comes out the same whatever the value is
+//! ([`combined`]); one that reaches a store, a branch or an address is reported with its cause. What blocks do to each other's bytes is in
+//! `touched`.
 
 use tessera_ir::{Diagnostic, Span};
 
 use crate::build::Plan;
 use crate::exec::{Ran, Range};
-use crate::lanes::LaneOp;
+use crate::lanes::{Int, IntOp, LaneOp};
 use crate::plan::{Access, Place, Reg};
-
-/// How memory is touched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Read,
-    Write,
-    Atomic,
-}
+use crate::touched::{Kind, Touch, Touched};
 
 /// Marks of a strip; `None` where all are 0.
 pub(crate) type Marks = Option<Vec<u8>>;
@@ -30,35 +23,12 @@ enum Cause {
     Uninitialised(Span),
 }
 
-/// Who touched a byte; block numbers start at 1.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cell {
-    writer: u32,
-    reader: u32,
-    other_reader: u32,
-    writer_span: u16,
-    reader_span: u16,
-    other_span: u16,
-    atomic: bool,
-    written: bool,
-}
-
-/// The memory of one allocation.
-struct Shadow {
-    range: Range,
-    uninitialised: bool,
-    cells: Vec<Cell>,
-}
-
 /// The state of a checked launch.
 pub(crate) struct Check {
     buffers: Vec<Vec<u8>>,
     registers: Vec<u8>,
     causes: Vec<Cause>,
-    spans: Vec<Span>,
-    shadows: Vec<Shadow>,
-    grid: [u32; 3],
-    block: u32,
+    memory: Touched,
     /// The block has synchronised with others: what it touches from here on is ordered by that.
     ordered: bool,
 }
@@ -66,41 +36,22 @@ pub(crate) struct Check {
 impl Check {
     /// `uninitialised` holds positions of ranges, arguments before allocations, whose memory holds nothing yet.
     pub(crate) fn new(plan: &Plan, ranges: &[Range], uninitialised: &[usize], grid: [u32; 3]) -> Check {
-        let shadows = ranges
-            .iter()
-            .enumerate()
-            .map(|(i, &range)| Shadow { range, uninitialised: uninitialised.contains(&i), cells: Vec::new() })
-            .collect();
         Check {
             buffers: plan.buffers.iter().map(|buffer| vec![0; buffer.elements]).collect(),
             registers: vec![0; plan.registers.len()],
             causes: Vec::new(),
-            spans: Vec::new(),
-            shadows,
-            grid,
-            block: 0,
+            memory: Touched::new(ranges, uninitialised, grid),
             ordered: false,
         }
     }
 
-    /// For each range whose memory held nothing, in the order of their positions, which bytes were written: under whatever name.
+    /// As [`Touched::written`].
     pub(crate) fn written(&self, positions: &[usize]) -> Vec<Vec<bool>> {
-        let of = |&position: &usize| {
-            let range = self.shadows[position].range;
-            let mut written = vec![false; (range.end - range.start) as usize];
-            for shadow in self.shadows.iter().filter(|shadow| !shadow.cells.is_empty()) {
-                let (start, end) = (range.start.max(shadow.range.start), range.end.min(shadow.range.end));
-                (start..end).for_each(|at| {
-                    written[(at - range.start) as usize] |= shadow.cells[(at - shadow.range.start) as usize].written;
-                });
-            }
-            written
-        };
-        positions.iter().map(of).collect()
+        self.memory.written(positions)
     }
 
     pub(crate) fn start_block(&mut self, block: [u32; 3], registers: usize) {
-        self.block = 1 + block[0] + self.grid[0] * (block[1] + self.grid[1] * block[2]);
+        self.memory.start_block(block);
         self.ordered = false;
         self.registers.clear();
         self.registers.resize(registers, 0);
@@ -129,14 +80,10 @@ impl Check {
         self.cause(Cause::Padding(span))
     }
 
-    pub(crate) fn scalar(&mut self, op: LaneOp, dst: Reg, src: &[Reg; 3], first: u64) {
-        let of = |reg: Reg| self.registers[reg.0 as usize];
-        let mark = match op {
-            LaneOp::Select(_) => of(src[0]).max(of(if first & 1 != 0 { src[1] } else { src[2] })),
-            // Unused operands name register 0, the first argument or a constant: never marked.
-            _ => src.iter().map(|&reg| of(reg)).max().unwrap_or(0),
-        };
-        self.registers[dst.0 as usize] = mark;
+    pub(crate) fn scalar(&mut self, op: LaneOp, dst: Reg, src: &[Reg; 3], values: [u64; 3]) {
+        // Unused operands name register 0, the first argument or a constant: never marked.
+        let marks = src.map(|reg| self.registers[reg.0 as usize]);
+        self.registers[dst.0 as usize] = combined(op, &marks, |operand| values[operand]);
     }
 
     pub(crate) fn move_register(&mut self, dst: Reg, src: Reg) {
@@ -251,17 +198,9 @@ impl Check {
     }
 
     pub(crate) fn address_place(&self, place: Place, count: usize, span: Span) -> Ran<()> {
-        self.all_determined(place, count, span, "an address")
-    }
-
-    pub(crate) fn stored_place(&self, place: Place, count: usize, span: Span) -> Ran<()> {
-        self.all_determined(place, count, span, "this store")
-    }
-
-    fn all_determined(&self, place: Place, count: usize, span: Span, reached: &str) -> Ran<()> {
         match self.marks(place, 0, count).into_iter().flatten().find(|&mark| mark != 0) {
             None => Ok(()),
-            Some(mark) => Err(self.undetermined(mark, span, reached)),
+            Some(mark) => Err(self.undetermined(mark, span, "an address")),
         }
     }
 
@@ -273,7 +212,7 @@ impl Check {
         if access.axes.iter().any(|axis| axis.gather.is_some()) {
             return Ok(());
         }
-        let what = if kind == Kind::Read { "loaded" } else { "stored" };
+        let what = if kind.reads() { "loaded" } else { "stored" };
         Err(Box::new(
             Diagnostic::error("cpu-tile-outside", access.span, format!("the tile {what} here lies wholly outside the array"))
                 .help("the index counts tiles, not elements; check it and the grid against the array's size"),
@@ -282,92 +221,42 @@ impl Check {
 
     /// A tile that a program promised to lie inside the array does not.
     pub(crate) fn promised_inside(&self, access: &Access, kind: Kind) -> Ran<()> {
-        let what = if kind == Kind::Read { "loaded" } else { "stored" };
+        let what = if kind.reads() { "loaded" } else { "stored" };
         let message = format!("the tile {what} here crosses the array's edge, but its bounds are not checked");
         let help = "leave out `check_bounds=False`, or choose tiles that divide the array";
         Err(Box::new(Diagnostic::error("cpu-unchecked-bounds", access.span, message).help(help)))
     }
 
-    fn span_number(&mut self, span: Span) -> u16 {
-        let known = self.spans.iter().position(|s| *s == span);
-        known.unwrap_or_else(|| {
-            if self.spans.len() < usize::from(u16::MAX) {
-                self.spans.push(span);
-            }
-            self.spans.len() - 1
-        }) as u16
-    }
-
     /// Notes an access and reports a conflict; the mark of what is read.
-    pub(crate) fn touch(&mut self, kind: Kind, address: u64, bytes: usize, span: Span) -> Ran<u8> {
-        let inside = |shadow: &Shadow| address >= shadow.range.start && address + bytes as u64 <= shadow.range.end;
-        let Some(at) = self.shadows.iter().position(inside) else { return Ok(0) };
-        let number = self.span_number(span);
-        let (block, ordered) = (self.block, self.ordered);
-        let shadow = &mut self.shadows[at];
-        if shadow.cells.is_empty() {
-            let len = (shadow.range.end - shadow.range.start) as usize;
-            shadow.cells.resize(len, Cell::default());
-        }
-        let first = (address - shadow.range.start) as usize;
-        let mut unwritten = false;
-        let mut clash: Option<(u16, u32, &str)> = None;
-        for cell in &mut shadow.cells[first..first + bytes] {
-            let foreign = |other: u32| other != 0 && other != block;
-            match kind {
-                Kind::Read => {
-                    unwritten |= shadow.uninitialised && !cell.written;
-                    if foreign(cell.writer) && !cell.atomic && !ordered {
-                        clash = Some((cell.writer_span, cell.writer, "is written here"));
-                    }
-                    if !ordered {
-                        if cell.reader == 0 || cell.reader == block {
-                            (cell.reader, cell.reader_span) = (block, number);
-                        } else {
-                            (cell.other_reader, cell.other_span) = (block, number);
-                        }
-                    }
-                }
-                Kind::Write | Kind::Atomic => {
-                    let atomic = kind == Kind::Atomic;
-                    if !(ordered || atomic && cell.atomic) {
-                        if foreign(cell.writer) {
-                            clash = Some((cell.writer_span, cell.writer, "is written here too"));
-                        } else if foreign(cell.reader) && !atomic {
-                            clash = Some((cell.reader_span, cell.reader, "is read here"));
-                        } else if foreign(cell.other_reader) && !atomic {
-                            clash = Some((cell.other_span, cell.other_reader, "is read here"));
-                        }
-                    }
-                    cell.written = true;
-                    if !ordered {
-                        (cell.writer, cell.writer_span, cell.atomic) = (block, number, atomic);
-                    }
-                }
+    pub(crate) fn touch(&mut self, touch: Touch) -> Ran<u8> {
+        let unwritten = self.memory.touch(touch, self.ordered)?;
+        Ok(if unwritten { self.cause(Cause::Uninitialised(touch.span)) } else { 0 })
+    }
+}
+
+/// The mark of a result: the worst of the operands that it depends on, given what they are.
+pub(crate) fn combined(op: LaneOp, marks: &[u8], value: impl Fn(usize) -> u64) -> u8 {
+    let worst = || marks.iter().copied().max().unwrap_or(0);
+    match op {
+        LaneOp::Select(_) => marks[0].max(marks[if value(0) & 1 != 0 { 1 } else { 2 }]),
+        LaneOp::Int(op, width, signed) => {
+            let all = u64::MAX >> (64 - 8 * width.bytes());
+            match settling(op, width, signed) {
+                Some(bits) if (0..2).any(|operand| marks[operand] == 0 && value(operand) & all == bits & all) => 0,
+                _ => worst(),
             }
         }
-        if let Some((other_span, other, verb)) = clash {
-            return Err(self.conflict(kind, span, other_span, other, verb));
-        }
-        Ok(if unwritten { self.cause(Cause::Uninitialised(span)) } else { 0 })
+        _ => worst(),
     }
+}
 
-    fn conflict(&self, kind: Kind, span: Span, other_span: u16, other: u32, verb: &str) -> Box<Diagnostic> {
-        let name = |number: u32| {
-            let index = number - 1;
-            let (x, rest) = (index % self.grid[0], index / self.grid[0]);
-            format!("({x}, {}, {})", rest % self.grid[1], rest / self.grid[1])
-        };
-        let what = match kind {
-            Kind::Read => "reads memory that another block writes",
-            Kind::Write => "writes memory that another block touches",
-            Kind::Atomic => "updates memory that another block writes without atomics",
-        };
-        let message = format!("block {} {what}, and nothing orders the two", name(self.block));
-        let mut diagnostic = Diagnostic::error("cpu-conflict", span, message).label("here");
-        if let Some(&place) = self.spans.get(other_span as usize) {
-            diagnostic = diagnostic.also(place, format!("it {verb} by block {}", name(other)));
-        }
-        Box::new(diagnostic.help("give each block bytes of its own, or use atomics"))
+/// The bits of an operand with which the result is the same whatever the other one is.
+fn settling(op: IntOp, width: Int, signed: bool) -> Option<u64> {
+    match op {
+        IntOp::And | IntOp::Mul => Some(0),
+        // Logic on bytes without a sign is that of truth values, which are 0 and 1.
+        IntOp::Or if width == Int::B8 && !signed => Some(1),
+        IntOp::Or => Some(u64::MAX),
+        _ => None,
     }
 }

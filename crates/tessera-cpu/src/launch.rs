@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Mutex;
 
-use tessera_ir::Diagnostic;
+use tessera_ir::{Diagnostic, Span};
 use tessera_types::TimeLimit;
+
+use crate::exec::Range;
 
 /// One argument of a function, in the order of [`tessera_ir::Func::args`].
 #[derive(Clone, Copy, Debug)]
@@ -42,9 +44,9 @@ unsafe impl Sync for Allocation {}
 /// How a launch runs.
 #[derive(Default)]
 pub struct RunOptions<'a> {
-    /// Report undetermined padding and uninitialised memory that reach a store, a branch or an address, blocks that touch each
-    /// other's bytes without atomics, tiles wholly outside their array, broken assumptions and shift counts out of range. Blocks
-    /// then run one after another.
+    /// Report undetermined padding and uninitialised memory that reach a store, a branch or an address, blocks and threads that touch
+    /// each other's bytes with nothing that orders them, stores of two values for one place, tiles wholly outside their array, parts
+    /// outside their tile, broken assumptions and shift counts out of range. Blocks then run one after another.
     pub checked: bool,
     /// Threads that run blocks; all of rayon's pool when absent. Results do not depend on it.
     pub threads: Option<usize>,
@@ -65,6 +67,24 @@ impl fmt::Debug for RunOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunOptions").field("checked", &self.checked).field("threads", &self.threads).finish_non_exhaustive()
     }
+}
+
+/// The memory of each argument by its position (numbers have none), then the allocations.
+pub(crate) fn ranges(wanted: usize, args: &[Arg], options: &RunOptions<'_>, span: Span) -> Result<Vec<Range>, Fault> {
+    if args.len() != wanted {
+        let message = format!("the kernel takes {wanted} arguments, {} were given", args.len());
+        return Err(Fault { diagnostic: Diagnostic::error("cpu-arguments", span, message), block: None });
+    }
+    let range = |base: *mut u8, bytes: usize| Range { start: base as u64, end: base as u64 + bytes as u64 };
+    let mut ranges: Vec<Range> = args
+        .iter()
+        .map(|arg| match *arg {
+            Arg::Pointer { base, bytes } => range(base, bytes),
+            Arg::Scalar(_) => Range { start: 0, end: 0 },
+        })
+        .collect();
+    ranges.extend(options.allocations.iter().map(|allocation| range(allocation.base, allocation.bytes)));
+    Ok(ranges)
 }
 
 /// Why a launch stopped: the first mistake in block order.

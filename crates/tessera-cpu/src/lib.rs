@@ -30,6 +30,7 @@ pub mod lockstep;
 mod pace;
 mod plan;
 mod program;
+mod touched;
 
 pub use kernels::dispatch::Level;
 pub use launch::{Allocation, Arg, Fault, RunOptions};

@@ -11,8 +11,16 @@ const OFTEN: Duration = Duration::from_millis(1);
 /// Most rounds between two looks: few enough that rounds which suddenly take long are noticed, enough that looking costs nothing.
 const MOST: u32 = 1 << 8;
 
+/// Blocks of a launch that may wait for each other, more than run at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crowd {
+    pub(crate) blocks: u64,
+    pub(crate) at_once: u64,
+}
+
 /// One thread's view of a launch's time.
 pub(crate) struct Pace {
+    crowd: Option<Crowd>,
     watch: Option<Watch>,
     /// Rounds until the next look, and between looks.
     left: u32,
@@ -23,8 +31,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub(crate) fn new(limit: TimeLimit) -> Pace {
-        Pace { watch: Watch::start(limit), left: 1, every: 1, looked: None, begun: false }
+    pub(crate) fn new(limit: TimeLimit, crowd: Option<Crowd>) -> Pace {
+        Pace { crowd, watch: Watch::start(limit), left: 1, every: 1, looked: None, begun: false }
     }
 
     /// The next block begins.
@@ -54,16 +62,22 @@ impl Pace {
         }
         watch.is_up(now)
     }
-}
 
-/// What a loop says whose block has taken too long.
-pub(crate) fn never_ends(given: Duration, span: Span, round: u64) -> Box<Diagnostic> {
-    let message = format!("the kernel has not ended after {} s", given.as_secs_f64());
-    Box::new(
-        Diagnostic::error(NEVER_ENDS, span, message)
-            .label(in_round(round))
-            .help("look at what ends the loop, or give the kernel more time with `--timeout SECONDS`"),
-    )
+    /// What a loop says whose block has taken too long.
+    pub(crate) fn never_ends(&self, given: Duration, span: Span, round: u64) -> Box<Diagnostic> {
+        let message = format!("the kernel has not ended after {} s", given.as_secs_f64());
+        let stopped = Diagnostic::error(NEVER_ENDS, span, message).label(in_round(round));
+        let more = "look at what ends the loop, or give the kernel more time with `--timeout SECONDS`";
+        Box::new(match self.crowd {
+            None => stopped.help(more),
+            Some(Crowd { blocks, at_once }) => {
+                let note = format!(
+                    "{at_once} of the launch's {blocks} blocks run at once here: one that waits for a later one never ends"
+                );
+                stopped.note(note).help("`--device emu` runs as many blocks at once as a GPU holds").help(more)
+            }
+        })
+    }
 }
 
 /// A loop around the one that was stopped.

@@ -70,7 +70,7 @@ pub(crate) struct Access {
     pub(crate) padding: Option<u64>,
     /// The program promises that no element lies outside; checked launches look.
     pub(crate) inbounds: bool,
-    /// A write that other blocks may wait for.
+    /// In an order that other blocks see.
     pub(crate) strong: bool,
     /// The argument that the base pointer comes from.
     pub(crate) origin: Option<u16>,
@@ -118,6 +118,8 @@ pub(crate) enum NodeKind {
         mask: Option<u16>,
         padding: Option<u16>,
         origin: Option<u16>,
+        /// As in [`Access`].
+        strong: bool,
         op: Op,
     },
 }
@@ -531,4 +533,6 @@ pub(crate) enum ScalarCheck {
     Assume(Reg, tessera_ir::attrs::Assumption, u8),
     /// Checked execution only: a shift count below this many bits.
     ShiftCount(Reg, u8, u8),
+    /// Checked execution only: the number, sign-extended, of a part of a tile, of which an axis has so many.
+    Part { index: Reg, axis: usize, parts: usize },
 }

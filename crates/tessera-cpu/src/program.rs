@@ -5,11 +5,11 @@ use std::sync::Mutex;
 use tessera_ir::{Diagnostic, Func, Module, Span};
 
 use crate::blocks::{Blocks, block_at, block_count, emit};
-use crate::build::{BuildOptions, Plan, build};
+use crate::build::{BuildOptions, Plan, build, may_wait};
 use crate::check::Check;
 use crate::exec::{Launch, Machine, Memory, Range};
 use crate::lanes::Isa;
-use crate::launch::{Arg, Fault, RunOptions};
+use crate::launch::{Arg, Fault, RunOptions, ranges};
 
 /// A block program ready to run: types resolved, places assigned, chains fused, products recognised.
 ///
@@ -40,6 +40,8 @@ pub struct Program {
     careful: Option<Plan>,
     /// One operation at a time, as checked launches need.
     plain: Plan,
+    /// Blocks may wait for others.
+    may_wait: bool,
     span: Span,
     idle: Idle,
 }
@@ -73,7 +75,8 @@ impl Program {
         let fused = plan(true, true)?;
         let pointers = func.args().len();
         let careful = if pointers > 1 { Some(plan(true, false)?) } else { None };
-        Ok(Program { fused, careful, plain: plan(false, false)?, span: func.span, idle: Idle::default() })
+        let plain = plan(false, false)?;
+        Ok(Program { fused, careful, plain, may_wait: may_wait(func), span: func.span, idle: Idle::default() })
     }
 
     /// What was recognised: fused chains and products, one line each.
@@ -87,13 +90,12 @@ impl Program {
     /// Every pointer argument and allocation is valid for reads and writes of its bytes, and nothing else uses that memory while
     /// the launch runs. Whatever the program does, only that memory is touched.
     pub unsafe fn run(&self, grid: [u32; 3], args: &[Arg], options: &RunOptions<'_>) -> Result<(), Fault> {
-        let ranges = self.ranges(args, options)?;
+        let mut ranges = ranges(self.fused.arguments.len(), args, options, self.span)?;
         let plan = if options.checked {
             &self.plain
         } else {
             self.careful.as_ref().filter(|_| self.overlap(&ranges, args.len())).unwrap_or(&self.fused)
         };
-        let mut ranges = ranges;
         for &(_, entry, bytes) in &plan.globals {
             let start = plan.pool[entry as usize].as_ptr() as u64;
             ranges.push(Range { start, end: start + bytes as u64 });
@@ -110,31 +112,19 @@ impl Program {
         for &(reg, entry, _) in &plan.globals {
             registers[reg.0 as usize] = plan.pool[entry as usize].as_ptr() as u64;
         }
-        let launch = Launch { plan, grid, isa: Isa::detect(), ranges: &ranges, registers: &registers, limit: options.limit };
+        // Checked blocks run one after another.
+        let threads = if options.checked { 1 } else { options.threads.unwrap_or_else(rayon::current_num_threads) };
+        let blocks = Blocks::new(grid, threads);
+        let crowd = blocks.crowd().filter(|_| self.may_wait);
+        let (isa, limit) = (Isa::detect(), options.limit);
+        let launch = Launch { plan, grid, isa, ranges: &ranges, registers: &registers, limit, crowd };
         if options.checked {
             let check = Check::new(plan, &ranges, options.uninitialised, grid);
             // SAFETY: the caller's promise.
             return unsafe { self.run_checked(&launch, check, options) };
         }
         // SAFETY: the caller's promise.
-        unsafe { self.run_parallel(&launch, options) }
-    }
-
-    fn ranges(&self, args: &[Arg], options: &RunOptions<'_>) -> Result<Vec<Range>, Fault> {
-        if args.len() != self.fused.arguments.len() {
-            let message = format!("the kernel takes {} arguments, {} were given", self.fused.arguments.len(), args.len());
-            return Err(Fault { diagnostic: Diagnostic::error("cpu-arguments", self.span, message), block: None });
-        }
-        let range = |base: *mut u8, bytes: usize| Range { start: base as u64, end: base as u64 + bytes as u64 };
-        let mut ranges: Vec<Range> = args
-            .iter()
-            .map(|arg| match *arg {
-                Arg::Pointer { base, bytes } => range(base, bytes),
-                Arg::Scalar(_) => Range { start: 0, end: 0 },
-            })
-            .collect();
-        ranges.extend(options.allocations.iter().map(|allocation| range(allocation.base, allocation.bytes)));
-        Ok(ranges)
+        unsafe { self.run_parallel(&launch, blocks, options) }
     }
 
     /// Whether something that is written may be reached under another name.
@@ -174,8 +164,7 @@ impl Program {
         result
     }
 
-    unsafe fn run_parallel(&self, launch: &Launch<'_>, options: &RunOptions<'_>) -> Result<(), Fault> {
-        let blocks = Blocks::new(launch.grid, options.threads.unwrap_or_else(rayon::current_num_threads));
+    unsafe fn run_parallel(&self, launch: &Launch<'_>, blocks: Blocks, options: &RunOptions<'_>) -> Result<(), Fault> {
         blocks.run(|| {
             let mut memory = self.idle.take();
             {

@@ -1,11 +1,14 @@
 //! Each kind of report of checked launches has a program that fails with it, at the right lines.
 
+use std::time::Duration;
+
 use tessera_cpu::RunOptions;
+use tessera_types::TimeLimit;
 
 use crate::harness::{Data, fault, launch, parse, try_launch};
 
 /// Lines before `body`: views `%xp` and `%op` of 1-D arrays cut into tiles of 8.
-fn program(x: usize, o: usize, padding: &str, body: &str) -> String {
+pub(crate) fn program(x: usize, o: usize, padding: &str, body: &str) -> String {
     let mut s = "schedule @k(%x: tile<ptr<f32>>, %o: tile<ptr<f32>>) {\n  %i = get_tile_block_id {axis=x} : tile<i32>\n  %z = constant {value=i32(0)} : tile<i32>\n".to_string();
     for (name, len, padding) in [("x", x, padding), ("o", o, "")] {
         let tensor = format!("tensor_view<{len}xf32, strides=[1]>");
@@ -16,9 +19,9 @@ fn program(x: usize, o: usize, padding: &str, body: &str) -> String {
     s + body + "  return\n}\n"
 }
 
-const LINES: usize = 7;
+pub(crate) const LINES: usize = 7;
 
-fn report(text: &str, grid: u32, x: usize, o: usize) -> (String, Vec<usize>) {
+pub(crate) fn report(text: &str, grid: u32, x: usize, o: usize) -> (String, Vec<usize>) {
     let mut data = [Data::of(&vec![1.0_f32; x]), Data::of(&vec![0.0_f32; o])];
     fault(text, [grid, 1, 1], &mut data, &RunOptions::default())
 }
@@ -81,13 +84,18 @@ fn blocks_that_touch_the_same_bytes() {
         "",
         "  %t, %a = load_view_tko %xp, [%i] : tile<8xf32>, token\n  %w = store_view_tko %t, %op, [%z] : token\n",
     );
-    assert_eq!(report(&both_write, 2, 16, 16), ("cpu-conflict".into(), vec![LINES + 2, LINES + 2]));
+    let x: Vec<f32> = (0_u8..16).map(f32::from).collect();
+    let mut data = [Data::of(&x), Data::of(&[0.0_f32; 16])];
+    let found = fault(&both_write, [2, 1, 1], &mut data, &RunOptions::default());
+    assert_eq!(found, ("cpu-conflict".into(), vec![LINES + 2, LINES + 2]));
     let reads_others = "  %u = constant {value=i32(1)} : tile<i32>
   %j = subi %u, %i : tile<i32>
   %t, %a = load_view_tko %op, [%j] : tile<8xf32>, token
-  %w = store_view_tko %t, %op, [%i] : token
+  %s, %b = load_view_tko %xp, [%j] : tile<8xf32>, token
+  %d = addf %t, %s : tile<8xf32>
+  %w = store_view_tko %d, %op, [%i] : token
 ";
-    assert_eq!(report(&program(16, 16, "", reads_others), 2, 16, 16), ("cpu-conflict".into(), vec![LINES + 3, LINES + 4]));
+    assert_eq!(report(&program(16, 16, "", reads_others), 2, 16, 16), ("cpu-conflict".into(), vec![LINES + 3, LINES + 6]));
     let atomics = "  %n = constant {value=f32(1.0)} : tile<f32>\n  %old, %w = atomic_rmw_tko %o, %n {order=relaxed, scope=device, mode=addf} : tile<f32>, token\n";
     let mut data = [Data::of(&[1.0_f32; 16]), Data::of(&[0.0_f32; 16])];
     launch(&program(16, 16, "", atomics), [5, 1, 1], &mut data);
@@ -197,4 +205,44 @@ fn overlapping_arguments_keep_program_order() {
     let tripled = (0..8).map(|i| 3.0 * i as f32);
     let want: Vec<f32> = (0..4).map(|i| i as f32).chain(doubled).chain(tripled).chain((20..24).map(|i| i as f32)).collect();
     assert_eq!(memory, want);
+}
+
+#[test]
+fn blocks_that_wait_for_later_ones() {
+    let waits = |order: &str| {
+        let body = format!(
+            "  %one = constant {{value=i32(1)}} : tile<i32>
+  %next = addi %i, %one : tile<i32>
+  %flag = offset %o, %next : tile<ptr<f32>>
+  %none = constant {{value=f32(0.0)}} : tile<f32>
+  loop [] () {{
+    %v, %k = load_ptr_tko %flag {order} : tile<f32>, token
+    %up = cmpf %v, %none {{predicate=gt}} : tile<i1>
+    if %up () {{
+      break []
+    }} () {{
+      yield []
+    }}
+    continue []
+  }}
+"
+        );
+        program(16, 16, "", &body)
+    };
+    let stopped = |text: &str, grid: u32| {
+        let limit = TimeLimit::within(Duration::from_millis(50));
+        let options = RunOptions { threads: Some(2), limit, ..RunOptions::default() };
+        let mut data = [Data::of(&[1.0_f32; 16]), Data::of(&[0.0_f32; 16])];
+        let module = parse(text);
+        let fault = try_launch(&module, [grid, 1, 1], &mut data, &options).unwrap_err();
+        assert_eq!(fault.diagnostic.id, "never-ends");
+        fault.diagnostic.render(&module.sources, false)
+    };
+    let looks = waits("{order=acquire, scope=device}");
+    let told = stopped(&looks, 3);
+    assert!(told.contains("2 of the launch's 3 blocks run at once here") && told.contains("--device emu"), "{told}");
+    // All blocks run at once, or none looks at what others do.
+    for told in [stopped(&looks, 2), stopped(&waits(""), 3)] {
+        assert!(!told.contains("run at once"), "{told}");
+    }
 }

@@ -8,7 +8,7 @@ use tessera_ir::Module;
 
 use crate::harness::{self, Data};
 
-fn parse(text: &str) -> Module {
+pub(crate) fn parse(text: &str) -> Module {
     let module = harness::parse(text);
     let found = tessera_ir::verify(&module);
     let shown: Vec<String> = found.iter().map(|diagnostic| diagnostic.render(&module.sources, false)).collect();
@@ -16,7 +16,7 @@ fn parse(text: &str) -> Module {
     module
 }
 
-fn run(module: &Module, grid: [u32; 3], data: &mut [Data], checked: bool) -> Result<(), Fault> {
+pub(crate) fn run(module: &Module, grid: [u32; 3], data: &mut [Data], checked: bool) -> Result<(), Fault> {
     let program = match lockstep::Program::prepare(module, &module.funcs[0]) {
         Ok(program) => program,
         Err(diagnostic) => panic!("{}", diagnostic.render(&module.sources, false)),
@@ -33,7 +33,7 @@ fn run(module: &Module, grid: [u32; 3], data: &mut [Data], checked: bool) -> Res
     unsafe { program.run(grid, &args, &options) }
 }
 
-fn launch(text: &str, grid: [u32; 3], data: &mut [Data]) {
+pub(crate) fn launch(text: &str, grid: [u32; 3], data: &mut [Data]) {
     let module = parse(text);
     if let Err(fault) = run(&module, grid, data, true) {
         panic!("{}", fault.diagnostic.render(&module.sources, false));
@@ -50,7 +50,7 @@ fn fails(text: &str, data: &mut [Data]) -> (&'static str, String) {
 }
 
 /// A function of vectors of `f32` or `i32`: `x`, `y`, each with a size and a stride, and a count.
-fn function(x: &str, y: &str, warps: u32, layouts: &str, body: &str) -> String {
+pub(crate) fn function(x: &str, y: &str, warps: u32, layouts: &str, body: &str) -> String {
     let layouts = if layouts.is_empty() { String::new() } else { format!(" layouts({layouts})") };
     format!(
         "tile @k(%x: tile<ptr<{x}>>, %xn: tile<i32>, %xs: tile<i32>, %y: tile<ptr<{y}>>, %yn: tile<i32>, %ys: tile<i32>, %n: tile<i32>) \
@@ -59,7 +59,7 @@ fn function(x: &str, y: &str, warps: u32, layouts: &str, body: &str) -> String {
     )
 }
 
-fn arrays<X: Copy, Y: Copy>(x: &[X], y: &[Y], n: i64) -> Vec<Data> {
+pub(crate) fn arrays<X: Copy, Y: Copy>(x: &[X], y: &[Y], n: i64) -> Vec<Data> {
     let size = |len: usize| Data::int(len as i64);
     vec![Data::of(x), size(x.len()), Data::int(1), Data::of(y), size(y.len()), Data::int(1), Data::int(n)]
 }
@@ -684,4 +684,30 @@ fn a_thread_prints_for_itself() {
     // SAFETY: no memory is passed.
     unsafe { program.run([1, 1, 1], &args, &options) }.expect("it runs");
     assert_eq!(output.into_inner().expect("the text"), "t0 t1 t2 n3");
+}
+
+#[test]
+fn a_thread_acquires_what_another_block_released() {
+    // Block 0 stores and releases, each later block acquires in one thread and reads; addresses are each thread's own.
+    let body = "
+  %t = tile.thread_id : tile<i32>
+  %b = get_tile_block_id {axis=x} : tile<i32>
+  %zero = constant {value=i32(0)} : tile<i32>
+  %one = constant {value=i32(1)} : tile<i32>
+  %first = cmpi %t, %zero {predicate=eq} : tile<i1>
+  if %first () {
+    %p = offset %x, %b : tile<ptr<i32>>
+    %v, %k = load_ptr_tko %p {order=acquire, scope=device} : tile<i32>, token
+    %next = addi %b, %one : tile<i32>
+    %q = offset %x, %next : tile<ptr<i32>>
+    %sum = addi %v, %one : tile<i32>
+    %w = store_ptr_tko %q, %sum {order=release, scope=device} : token
+    yield []
+  } () {
+    yield []
+  }
+  return";
+    let mut data = arrays(&[7_i32, 0, 0, 0, 0, 0], &[0_i32; 1], 0);
+    launch(&function("i32", "i32", 1, "", body), [5, 1, 1], &mut data);
+    assert_eq!(data[0].read::<i32>(), [7, 8, 9, 10, 11, 12]);
 }

@@ -6,4 +6,6 @@ mod chains;
 mod checked;
 mod elementwise;
 mod lockstep;
+mod races;
+mod sanitizer;
 mod tiles;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
-use tessera::ir::Severity;
+use tessera::ir::{Level, Severity};
 use tessera::runtime::ranks::RankedKernel;
 use tessera::runtime::{Device, LaunchGrid, LaunchOptions, PreparedLaunch};
 
@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     let verdict = match (checked, diagnostics.len()) {
         _ if launch.grid().contains(&0) => "; without blocks, nothing ran".to_string(),
         (false, _) => String::new(),
-        (true, 0) => ", checked: nothing found".to_string(),
+        (true, 0) => format!(", checked: nothing found{}", unlooked(&launch, device, &empty)),
         (true, count) => format!(", checked: {count} found"),
     };
     println!(
@@ -127,6 +127,15 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     }
     opened.judge.tell(&launches)?;
     found.conclude(failed, None)
+}
+
+/// What a checked launch was not looked at for.
+fn unlooked(launch: &PreparedLaunch, device: &Device, empty: &[String]) -> &'static str {
+    let in_threads = matches!(device, Device::Cpu) && launch.compiled().func().level == Level::Tile;
+    match in_threads && !empty.is_empty() {
+        true => " (reads of `empty` arrays are looked at with `--device emu`)",
+        false => "",
+    }
 }
 
 fn write_timeline(path: &str, launch: &PreparedLaunch) -> Outcome {

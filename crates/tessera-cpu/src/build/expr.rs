@@ -23,7 +23,7 @@ impl ExprId {
 pub(crate) enum ExprKind {
     Fetch(Fetch),
     Op(LaneOp, SmallVec<[ExprId; 3]>),
-    Load { addresses: ExprId, mask: Option<ExprId>, padding: Option<ExprId>, origin: Option<u16>, op: Op },
+    Load { addresses: ExprId, mask: Option<ExprId>, padding: Option<ExprId>, origin: Option<u16>, strong: bool, op: Op },
 }
 
 /// A tile by what its elements are.
@@ -97,13 +97,12 @@ impl Builder<'_> {
     pub(super) fn load(
         &mut self,
         addresses: ExprId,
-        mask: Option<ExprId>,
-        padding: Option<ExprId>,
-        origin: Option<u16>,
+        [mask, padding]: [Option<ExprId>; 2],
+        (origin, strong): (Option<u16>, bool),
         bytes: u8,
     ) -> ExprId {
         let len = self.exprs[addresses.index()].len;
-        let id = self.new_expr(ExprKind::Load { addresses, mask, padding, origin, op: self.op }, len, bytes);
+        let id = self.new_expr(ExprKind::Load { addresses, mask, padding, origin, strong, op: self.op }, len, bytes);
         self.loads.push(id);
         id
     }
@@ -370,11 +369,12 @@ impl Builder<'_> {
                     NodeKind::Fetch(fetch.clone())
                 }
                 ExprKind::Op(op, src) => NodeKind::Op(*op, src.iter().map(|&e| node_of(e)).collect()),
-                ExprKind::Load { addresses, mask, padding, origin, op } => NodeKind::Load {
+                ExprKind::Load { addresses, mask, padding, origin, strong, op } => NodeKind::Load {
                     addresses: node_of(*addresses),
                     mask: mask.map(node_of),
                     padding: padding.map(node_of),
                     origin: *origin,
+                    strong: *strong,
                     op: *op,
                 },
             };

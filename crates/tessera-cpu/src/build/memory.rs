@@ -6,7 +6,7 @@ use tessera_ir::{Elem, EntityId, Extent, OpData, Padding, TileViewType, Type, Va
 use tessera_types::DType;
 
 use super::expr::{ExprId, Wanted};
-use super::order::is_fence;
+use super::order::{Ordered, is_fence};
 use super::{Builder, Built, Lane, Val, element_bytes};
 use crate::plan::{Access, Axis, Fetch, Inst, Reg, Sink};
 
@@ -163,59 +163,60 @@ impl Builder<'_> {
         Ok(())
     }
 
-    pub(super) fn load_view(&mut self, data: &OpData, inbounds: bool, order: MemoryOrder) -> Built<()> {
+    pub(super) fn load_view(&mut self, data: &OpData, inbounds: bool, ordered: Ordered) -> Built<()> {
         let mut access = self.access(data.one(0), data.group(1))?;
-        access.inbounds = inbounds;
+        (access.inbounds, access.strong) = (inbounds, ordered.is_strong());
         let len = access.axes.iter().map(|axis| axis.extent).product();
         let bytes = access.bytes;
-        if is_fence(order) {
+        if ordered.is_fence() {
             self.before_fence();
         }
         let expr = self.fetch(Fetch::View(Box::new(access)), len, bytes);
-        if !self.options.fuse || order != MemoryOrder::Weak {
+        if !self.options.fuse || ordered.order != MemoryOrder::Weak {
             self.evaluated(expr);
         }
-        self.fence(order);
+        self.fence(ordered);
         self.bind_raw(data.results[0], Lane::Expr(expr))?;
         self.bind_tokens(&data.results[1..]);
         Ok(())
     }
 
-    pub(super) fn store_view(&mut self, data: &OpData, inbounds: bool, order: MemoryOrder) -> Built<()> {
+    pub(super) fn store_view(&mut self, data: &OpData, inbounds: bool, ordered: Ordered) -> Built<()> {
         let mut access = self.access(data.one(1), data.group(2))?;
-        (access.inbounds, access.strong) = (inbounds, order != MemoryOrder::Weak);
+        (access.inbounds, access.strong) = (inbounds, ordered.is_strong());
         let len = access.axes.iter().map(|axis| axis.extent).product();
         let lane = self.raw(data.one(0))?;
         let expr = self.lane_expr(lane, len, access.bytes);
-        self.before_store(access.origin, order, &[expr]);
-        self.fence(order);
+        self.before_store(access.origin, ordered.order, &[expr]);
+        self.fence(ordered);
         let make = move |nodes: &[u16]| Sink::View { node: nodes[0], access: Box::new(access) };
         self.run(vec![Wanted::Sink(smallvec![expr], Box::new(make))]);
         self.bind_tokens(&data.results);
         Ok(())
     }
 
-    pub(super) fn load_pointers(&mut self, data: &OpData, order: MemoryOrder) -> Built<()> {
+    pub(super) fn load_pointers(&mut self, data: &OpData, ordered: Ordered) -> Built<()> {
         let to = self.pointee(data.one(0))?;
         let len = self.tile_type(data.one(0))?.len();
         let addresses = self.stored_expr(data.one(0), len)?;
         let mask = self.optional_expr(data.optional(1), len)?;
         let padding = self.optional_expr(data.optional(2), len)?;
         let origin = self.origin(data.one(0));
-        if is_fence(order) {
-            self.before_fence();
+        if ordered.is_fence() {
+            let operands: SmallVec<[ExprId; 3]> = [Some(addresses), mask, padding].into_iter().flatten().collect();
+            self.before_fenced(&operands);
         }
-        let expr = self.load(addresses, mask, padding, origin, to.unpacked_bytes() as u8);
-        if !self.options.fuse || order != MemoryOrder::Weak {
+        let expr = self.load(addresses, [mask, padding], (origin, ordered.is_strong()), to.unpacked_bytes() as u8);
+        if !self.options.fuse || ordered.order != MemoryOrder::Weak {
             self.evaluated(expr);
         }
-        self.fence(order);
+        self.fence(ordered);
         self.bind_raw(data.results[0], Lane::Expr(expr))?;
         self.bind_tokens(&data.results[1..]);
         Ok(())
     }
 
-    pub(super) fn store_pointers(&mut self, data: &OpData, order: MemoryOrder) -> Built<()> {
+    pub(super) fn store_pointers(&mut self, data: &OpData, ordered: Ordered) -> Built<()> {
         self.pointee(data.one(0))?;
         let len = self.tile_type(data.one(0))?.len();
         let origin = self.origin(data.one(0));
@@ -224,9 +225,9 @@ impl Builder<'_> {
         let mask = self.optional_expr(data.optional(2), len)?;
         let mut exprs: SmallVec<[ExprId; 3]> = smallvec![addresses, value];
         exprs.extend(mask);
-        self.before_store(origin, order, &exprs);
-        self.fence(order);
-        let (op, span, strong) = (self.op, self.span, order != MemoryOrder::Weak);
+        self.before_store(origin, ordered.order, &exprs);
+        self.fence(ordered);
+        let (op, span, strong) = (self.op, self.span, ordered.is_strong());
         let make = move |nodes: &[u16]| Sink::Scatter {
             addresses: nodes[0],
             value: nodes[1],
@@ -241,20 +242,20 @@ impl Builder<'_> {
         Ok(())
     }
 
-    pub(super) fn reduce_view(&mut self, data: &OpData, mode: AtomicMode, order: MemoryOrder) -> Built<()> {
+    pub(super) fn reduce_view(&mut self, data: &OpData, mode: AtomicMode, ordered: Ordered) -> Built<()> {
         let access = self.access(data.one(0), data.group(1))?;
         if access.dtype.bits() < 8 && !access.dtype.is_byte_bool() {
             return Err(self.refuse("cpu-packed-pointer", "elements that share bytes can't be updated atomically"));
         }
         let value = self.stored(data.one(2))?;
-        self.before_store(access.origin, order, &[]);
+        self.before_store(access.origin, ordered.order, &[]);
         self.touch(value);
         for axis in &access.axes {
             if let Some((place, _)) = axis.gather {
                 self.touch(place);
             }
         }
-        self.emit(Inst::AtomicView { access: Box::new(access), value, mode, ordered: is_fence(order) });
+        self.emit(Inst::AtomicView { access: Box::new(access), value, mode, ordered: ordered.tells_blocks() });
         self.bind_tokens(&data.results);
         Ok(())
     }
@@ -299,8 +300,8 @@ impl Builder<'_> {
     }
 
     /// Other blocks are told how far this one has come, or it has learned how far they have. Atomic updates are fences of their own.
-    fn fence(&mut self, order: MemoryOrder) {
-        if is_fence(order) {
+    fn fence(&mut self, ordered: Ordered) {
+        if ordered.tells_blocks() {
             self.emit(Inst::Fence);
         }
     }
@@ -310,11 +311,21 @@ impl Builder<'_> {
     fn before_store(&mut self, origin: Option<u16>, order: MemoryOrder, stored: &[ExprId]) {
         self.before_write(origin);
         if is_fence(order) {
-            self.before_fence();
+            self.before_fenced(stored);
         }
         for &expr in stored {
-            let fenced = is_fence(order) && !self.is_free(expr);
-            if fenced || self.reads_memory(expr, origin) {
+            if self.reads_memory(expr, origin) {
+                self.evaluated(expr);
+            }
+        }
+    }
+
+    /// Evaluates what must be read before an access in an order that other blocks see: loads that are needed after it, and its operands,
+    /// none of which may be read while it is under way.
+    fn before_fenced(&mut self, operands: &[ExprId]) {
+        self.before_fence();
+        for &expr in operands {
+            if !self.is_free(expr) {
                 self.evaluated(expr);
             }
         }
@@ -329,7 +340,7 @@ impl Builder<'_> {
     }
 
     /// Updates what pointers point to: operands are pointers, what is compared with where `compares`, a value and a mask.
-    pub(super) fn atomic(&mut self, data: &OpData, mode: AtomicMode, order: MemoryOrder, compares: Compares) -> Built<()> {
+    pub(super) fn atomic(&mut self, data: &OpData, mode: AtomicMode, ordered: Ordered, compares: Compares) -> Built<()> {
         let (compare, next) = match compares {
             Compares::No => (None, 1),
             Compares::Yes => (Some(data.one(1)), 2),
@@ -342,7 +353,7 @@ impl Builder<'_> {
         let value = self.stored(value)?;
         let compare = compare.map(|value| self.stored(value)).transpose()?;
         let mask = mask.map(|value| self.stored(value)).transpose()?;
-        self.before_store(origin, order, &[]);
+        self.before_store(origin, ordered.order, &[]);
         let result = data.results[0];
         let ty = self.tile_type(result)?;
         let bytes = element_bytes(ty.elem);
@@ -362,7 +373,7 @@ impl Builder<'_> {
             dtype,
             len,
             origin,
-            ordered: is_fence(order),
+            ordered: ordered.tells_blocks(),
             op: self.op,
             span,
         });

@@ -28,6 +28,7 @@ use crate::lanes::LaneOp;
 use crate::plan::{Buffer, Inst, Place, Reg};
 use control::LoopFrame;
 use expr::{Expr, ExprId};
+pub(crate) use order::{Ordered, may_wait};
 pub(crate) use tape::GATHERED;
 
 /// A mistake in the function, boxed as the good path is the common one.
@@ -442,12 +443,7 @@ pub(crate) fn element_bytes(elem: Elem) -> u8 {
 fn source_bytes(op: LaneOp) -> [u8; 3] {
     use crate::lanes::{Float, Int};
     let float = |width: Float| if width == Float::F32 { 4 } else { 8 };
-    let int = |width: Int| match width {
-        Int::B8 => 1,
-        Int::B16 => 2,
-        Int::B32 => 4,
-        Int::B64 => 8,
-    };
+    let int = |width: Int| width.bytes() as u8;
     match op {
         LaneOp::Float(_, width) | LaneOp::FloatCmp(_, _, width) | LaneOp::FloatToInt(width, ..) => [float(width); 3],
         LaneOp::Directed(_, dtype, _) => [if dtype == DType::F64 { 8 } else { 4 }; 3],

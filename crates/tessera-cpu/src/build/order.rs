@@ -14,7 +14,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use tessera_ir::attrs::MemoryOrder;
+use tessera_ir::attrs::{MemoryOrder, MemoryScope};
 use tessera_ir::{Block, Def, Diagnostic, EntityId, Func, Op, OpKind, ScheduleOp, Value};
 
 use super::Built;
@@ -53,7 +53,42 @@ struct Action {
 /// Actions with their places in a block.
 type Actions = SmallVec<[(usize, Action); 4]>;
 
-/// True where the order says something to other blocks.
+/// The order of an access, and among whose threads it holds; weak ones hold among nobody's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ordered {
+    pub(super) order: MemoryOrder,
+    scope: Option<MemoryScope>,
+}
+
+impl Ordered {
+    pub(crate) fn of(order: MemoryOrder, scope: impl Into<Option<MemoryScope>>) -> Ordered {
+        Ordered { order, scope: scope.into() }
+    }
+
+    fn reaches_blocks(self) -> bool {
+        match self.scope {
+            Some(MemoryScope::Block) => false,
+            Some(MemoryScope::Device | MemoryScope::System) | None => true,
+        }
+    }
+
+    /// Other blocks may wait for it, or it for them.
+    pub(crate) fn is_strong(self) -> bool {
+        self.order != MemoryOrder::Weak && self.reaches_blocks()
+    }
+
+    /// It keeps its place among all others of its block.
+    pub(crate) fn is_fence(self) -> bool {
+        is_fence(self.order)
+    }
+
+    /// Other blocks are told how far this one has come, or it learns how far they have.
+    pub(crate) fn tells_blocks(self) -> bool {
+        self.is_fence() && self.reaches_blocks()
+    }
+}
+
+/// True where an access keeps its place among all others of its block.
 pub(super) fn is_fence(order: MemoryOrder) -> bool {
     matches!(order, MemoryOrder::Acquire | MemoryOrder::Release | MemoryOrder::AcqRel)
 }
@@ -70,6 +105,14 @@ pub(super) fn touched(func: &Func, op: Op) -> Option<(Value, MemoryOrder, bool)>
         | ScheduleOp::AtomicRmwTko { order, .. }
         | ScheduleOp::AtomicCasTko { order, .. } => (data.one(0), *order, true),
         _ => return None,
+    })
+}
+
+/// Whether a function reads memory in an order that others see, or updates it: it may wait for another block.
+pub(crate) fn may_wait(func: &Func) -> bool {
+    func.linked_ops().into_iter().any(|op| {
+        touched(func, op).is_some_and(|(_, order, writes)| !writes && order != MemoryOrder::Weak)
+            || matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::AtomicRmwTko { .. } | ScheduleOp::AtomicCasTko { .. }))
     })
 }
 

@@ -110,13 +110,19 @@ impl Builder<'_> {
         }
     }
 
-    /// `first + sum(index * factor)` in elements.
-    fn linear_index(&mut self, indices: &[Value], factors: &[usize]) -> Built<(usize, Option<Reg>)> {
+    /// The first element of a part of a tile, by the part's number along each axis: what is known of it, and a register to add.
+    fn part(&mut self, indices: &[Value], whole: &[u32], part: &[u32]) -> Built<(usize, Option<Reg>)> {
         let mut known = 0;
         let mut sum: Option<Reg> = None;
-        for (&index, &factor) in indices.iter().zip(factors) {
+        for (axis, (&index, stride)) in indices.iter().zip(row_major(whole)).enumerate() {
+            let factor = stride as usize * part[axis] as usize;
+            let parts = (whole[axis] / part[axis]) as usize;
             let reg = self.extended(index)?;
-            if let Some(bits) = self.constant_bits(reg) {
+            let constant = self.constant_bits(reg);
+            if constant.is_none_or(|bits| bits >= parts as u64) {
+                self.emit(Inst::CheckScalar(ScalarCheck::Part { index: reg, axis, parts }, self.span));
+            }
+            if let Some(bits) = constant {
                 known += bits as usize * factor;
                 continue;
             }
@@ -196,8 +202,7 @@ impl Builder<'_> {
         self.origins[data.result().index()] = self.origin(data.one(0));
         let (source, wide) = self.tile(data.one(0))?;
         let strides = row_major(&from.shape);
-        let factors: Vec<usize> = strides.iter().zip(&to.shape).map(|(&s, &e)| s as usize * e as usize).collect();
-        let (known, sum) = self.linear_index(data.group(1), &factors)?;
+        let (known, sum) = self.part(data.group(1), &from.shape, &to.shape)?;
         let known = Lane::Reg(self.constant(known as u64));
         let first = match sum {
             None => known,
@@ -234,8 +239,7 @@ impl Builder<'_> {
         let src = self.stored(data.one(0))?;
         let whole = self.stored(data.one(1))?;
         let dst_strides = row_major(&to.shape);
-        let factors: Vec<usize> = dst_strides.iter().zip(&from.shape).map(|(&s, &e)| s as usize * e as usize).collect();
-        let first = self.linear_index(data.group(2), &factors)?;
+        let first = self.part(data.group(2), &to.shape, &from.shape)?;
         let dst = self.buffer(to.len(), bytes as usize);
         self.copy(dst, whole, to.len() * bytes as usize);
         self.box_copy(src, dst, &from.shape, row_major(&from.shape), dst_strides, first, bytes);

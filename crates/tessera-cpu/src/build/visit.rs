@@ -5,6 +5,7 @@ use tessera_ir::{EntityId, Op, OpData, OpKind, ScheduleOp};
 
 use super::elementwise::FloatCall as Call;
 use super::memory::Compares;
+use super::order::Ordered;
 use super::{Builder, Built, Val};
 use crate::lanes::{FloatOp, IntOp};
 
@@ -147,13 +148,21 @@ impl Builder<'_> {
             }
             ScheduleOp::GetTensorShape {} => self.tensor_shape(data),
             ScheduleOp::GetIndexSpaceShape {} => self.index_space_shape(data),
-            ScheduleOp::LoadViewTko { inbounds, order, .. } => self.load_view(data, *inbounds, *order),
-            ScheduleOp::StoreViewTko { inbounds, order, .. } => self.store_view(data, *inbounds, *order),
-            ScheduleOp::LoadPtrTko { order, .. } => self.load_pointers(data, *order),
-            ScheduleOp::StorePtrTko { order, .. } => self.store_pointers(data, *order),
-            ScheduleOp::AtomicRmwTko { order, mode, .. } => self.atomic(data, *mode, *order, Compares::No),
-            ScheduleOp::AtomicCasTko { order, .. } => self.atomic(data, AtomicMode::Xchg, *order, Compares::Yes),
-            ScheduleOp::AtomicRedViewTko { order, mode, .. } => self.reduce_view(data, *mode, *order),
+            ScheduleOp::LoadViewTko { inbounds, order, scope, .. } => {
+                self.load_view(data, *inbounds, Ordered::of(*order, *scope))
+            }
+            ScheduleOp::StoreViewTko { inbounds, order, scope, .. } => {
+                self.store_view(data, *inbounds, Ordered::of(*order, *scope))
+            }
+            ScheduleOp::LoadPtrTko { order, scope, .. } => self.load_pointers(data, Ordered::of(*order, *scope)),
+            ScheduleOp::StorePtrTko { order, scope, .. } => self.store_pointers(data, Ordered::of(*order, *scope)),
+            ScheduleOp::AtomicRmwTko { order, scope, mode } => {
+                self.atomic(data, *mode, Ordered::of(*order, *scope), Compares::No)
+            }
+            ScheduleOp::AtomicCasTko { order, scope } => {
+                self.atomic(data, AtomicMode::Xchg, Ordered::of(*order, *scope), Compares::Yes)
+            }
+            ScheduleOp::AtomicRedViewTko { order, scope, mode } => self.reduce_view(data, *mode, Ordered::of(*order, *scope)),
             ScheduleOp::Alloca { count, .. } => self.alloca(data, *count),
             // Launches of this device run one after another: what came before has finished.
             ScheduleOp::MakeToken {}

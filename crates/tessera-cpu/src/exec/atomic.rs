@@ -8,8 +8,17 @@ use tessera_types::{DType, cast, default_rounding};
 
 use super::marks::each_element;
 use super::{Machine, Ran, sign_extend};
-use crate::check::Kind;
+use crate::check::Marks;
 use crate::plan::{Access, Inst, Place};
+use crate::touched::{Kind, Touch};
+
+/// Marks of an update's operands.
+struct Operands {
+    mask: Marks,
+    addresses: Marks,
+    value: Marks,
+    compare: Marks,
+}
 
 impl Machine<'_> {
     /// # Safety
@@ -24,17 +33,18 @@ impl Machine<'_> {
             let list = std::slice::from_raw_parts(self.place(*addresses).cast::<u64>(), *len);
             (list, mask.map(|mask| std::slice::from_raw_parts(self.place(mask), *len)))
         };
-        if let Some(check) = self.check.as_mut() {
-            check.address_place(*addresses, *len, *span)?;
-            for place in [Some(*value), *compare, *mask].into_iter().flatten() {
-                check.stored_place(place, *len, *span)?;
-            }
+        let marks = self.check.as_mut().map(|check| {
             if let Some(old) = old {
                 check.clear(*old, *len);
             }
-        }
+            let of = |place| check.marks(place, 0, *len);
+            Operands { mask: mask.and_then(of), addresses: of(*addresses), value: of(*value), compare: compare.and_then(of) }
+        });
         self.reachable(list, active, bytes, *origin, *span, Kind::Atomic)?;
         for (i, &address) in list.iter().enumerate() {
+            if let (Some(check), Some(marks)) = (&self.check, &marks) {
+                check.element(&marks.mask, i, *span, "a mask")?;
+            }
             // SAFETY: the place holds `len` elements.
             let expected = compare.map(|compare| unsafe { element(self.place(compare), i, bytes) });
             let previous = if active.is_none_or(|active| active[i] != 0) {
@@ -42,8 +52,11 @@ impl Machine<'_> {
                     let message = format!("this atomic update of {bytes} bytes is not aligned to its size");
                     return Err(Box::new(tessera_ir::Diagnostic::error("cpu-atomic-align", *span, message)));
                 }
-                if let Some(check) = self.check.as_mut() {
-                    check.touch(Kind::Atomic, address, bytes, *span)?;
+                if let (Some(check), Some(marks)) = (self.check.as_mut(), &marks) {
+                    check.element(&marks.addresses, i, *span, "an address")?;
+                    check.element(&marks.value, i, *span, "this update")?;
+                    check.element(&marks.compare, i, *span, "this update")?;
+                    check.touch(Touch { kind: Kind::Atomic, address, bytes, value: None, span: *span })?;
                 }
                 // SAFETY: the address was checked and is aligned.
                 unsafe {
@@ -80,16 +93,14 @@ impl Machine<'_> {
         let from = self.place(value);
         let mut result = Ok(());
         let check = &mut self.check;
-        if let Some(check) = check {
-            check.stored_place(value, len, access.span)?;
-        }
+        let marks = check.as_ref().and_then(|check| check.marks(value, 0, len));
         each_element(&window, 0, len, |k, place| {
             let Some((address, bytes)) = place else { return };
             if let Some(check) = check {
-                if let Err(fault) = check.touch(Kind::Atomic, address, bytes, access.span) {
-                    if result.is_ok() {
-                        result = Err(fault);
-                    }
+                let touch = Touch { kind: Kind::Atomic, address, bytes, value: None, span: access.span };
+                let fine = check.element(&marks, k, access.span, "this update").and_then(|()| check.touch(touch));
+                if result.is_ok() {
+                    result = fine.map(|_| ());
                 }
             }
             // SAFETY: the window's memory was checked; its elements are aligned as the argument is.

@@ -2,26 +2,31 @@
 
 use smallvec::SmallVec;
 
+use super::marks::Stored;
 use super::reduce::Lanes;
 use super::view::{Window, fill};
 use super::{Machine, Ran, assertion, assumption, division, holds, mask, shift};
-use crate::check::{Kind, Marks};
+use crate::check::Marks;
 use crate::kernels::tape;
 use crate::lanes::{self, Strips};
 use crate::plan::{Fetch, Group, Node, NodeKind, Place, Sink};
+use crate::touched::Kind;
 
 /// Where the operands and results of a region's group stand.
 pub(super) struct Params<'p> {
     pub(super) inputs: &'p [*const u8],
     pub(super) outputs: &'p [*mut u8],
+    /// In checked execution, where the marks of the operands and those of the results stand.
+    pub(super) marks: &'p [*const u8],
+    pub(super) result_marks: &'p [*mut u8],
 }
 
-const NO_PARAMS: Params<'static> = Params { inputs: &[], outputs: &[] };
+const NO_PARAMS: Params<'static> = Params { inputs: &[], outputs: &[], marks: &[], result_marks: &[] };
 
 /// What a group keeps while its strips run.
 pub(super) struct Frame<'g> {
     pub(super) group: &'g Group,
-    params: &'g Params<'g>,
+    pub(super) params: &'g Params<'g>,
     /// Where strips of results stand, and how far they are apart.
     scratch: *mut u8,
     slot_size: usize,
@@ -32,6 +37,8 @@ pub(super) struct Frame<'g> {
     /// Windows of the sinks that write views, in order of the sinks.
     pub(super) targets: SmallVec<[Option<Window>; 2]>,
     pub(super) marks: Vec<Marks>,
+    /// In checked execution, what the sinks have stored in memory.
+    pub(super) stored: Stored,
     /// Running values of each reduction.
     lanes: SmallVec<[Lanes; 1]>,
 }
@@ -87,6 +94,7 @@ impl Machine<'_> {
             windows: SmallVec::new(),
             targets: SmallVec::new(),
             marks: if self.check.is_some() { vec![None; group.nodes.len()] } else { Vec::new() },
+            stored: Stored::default(),
             lanes: SmallVec::new(),
         };
         self.open_nodes(&mut frame, len)?;
@@ -99,7 +107,7 @@ impl Machine<'_> {
             unsafe {
                 self.compute(&mut frame, stretch)?;
                 if self.check.is_some() {
-                    self.mark_strip(&mut frame, stretch)?;
+                    self.mark_sinks(&mut frame, stretch)?;
                 }
                 self.deliver(&mut frame, stretch)?;
             }
@@ -168,20 +176,19 @@ impl Machine<'_> {
     #[inline]
     unsafe fn compute(&mut self, frame: &mut Frame<'_>, stretch: Stretch) -> Ran<()> {
         let (group, count) = (frame.group, stretch.count);
-        let mut window = 0;
+        let mut windows = 0..frame.windows.len();
         for (i, node) in group.nodes.iter().enumerate() {
+            let window = if let NodeKind::Fetch(Fetch::View(_)) = &node.kind { windows.next() } else { None };
             // SAFETY: passed on.
             unsafe {
                 frame.strips[i] = match &node.kind {
                     NodeKind::Fetch(fetch) if fetch.is_uniform() => frame.strips[i],
                     NodeKind::Fetch(Fetch::View(_)) => {
                         let strip = frame.slot(node);
-                        let fetched = match &frame.windows[window] {
+                        match window.and_then(|window| frame.windows[window].as_ref()) {
                             Some(window) => window.fetch(stretch.start, count, strip),
                             None => strip,
-                        };
-                        window += 1;
-                        fetched
+                        }
                     }
                     NodeKind::Fetch(fetch) => self.fetch(frame, node, fetch, stretch),
                     NodeKind::Op(op, src) => {
@@ -205,6 +212,9 @@ impl Machine<'_> {
                         strip
                     }
                 };
+            }
+            if self.check.is_some() {
+                self.mark_node(frame, i, window, stretch)?;
             }
         }
         Ok(())
@@ -436,7 +446,7 @@ impl Machine<'_> {
         // Addresses of several arrays: each by itself.
         for (i, &address) in addresses.iter().enumerate() {
             if active(i) && self.owner(address, address.saturating_add(bytes as u64), origin).is_none() {
-                let what = if kind == Kind::Read { "load reads" } else { "store writes" };
+                let what = if kind.reads() { "load reads" } else { "store writes" };
                 return Err(Box::new(
                     tessera_ir::Diagnostic::error("cpu-bounds", span, format!("this {what} outside the array's memory"))
                         .note(format!("element {i} of the tile"))

@@ -1,34 +1,41 @@
 //! Checked execution of a group: which elements of a strip are undetermined, and what the memory remembers.
 
-use super::group::{Frame, Stretch, walk};
+use rustc_hash::FxHashMap;
+use tessera_ir::{Diagnostic, Span};
+
+use super::group::{Frame, Params, Stretch, walk};
 use super::view::Window;
 use super::{Machine, Ran};
-use crate::check::{Check, Kind, Marks};
+use crate::check::{Check, Marks, combined};
 use crate::lanes::LaneOp;
 use crate::plan::{Access, Fetch, Node, NodeKind, Reg, Sink};
+use crate::touched::{Kind, Touch};
 
 impl Machine<'_> {
-    /// Marks the elements of each node's strip, then checks and marks what the sinks do with them.
-    pub(super) fn mark_strip(&mut self, frame: &mut Frame<'_>, stretch: Stretch) -> Ran<()> {
+    /// Marks the elements of a node's strip, which has just been computed: operands may make room for later nodes.
+    pub(super) fn mark_node(&mut self, frame: &mut Frame<'_>, node: usize, window: Option<usize>, stretch: Stretch) -> Ran<()> {
         let Some(check) = self.check.as_mut() else { return Ok(()) };
         let registers = &self.memory.registers;
-        let mut window = 0;
-        for (i, node) in frame.group.nodes.iter().enumerate() {
-            frame.marks[i] = match &node.kind {
-                NodeKind::Fetch(Fetch::View(access)) => {
-                    window += 1;
-                    match &frame.windows[window - 1] {
-                        Some(window) => view_marks(check, window, access, stretch)?,
-                        None => None,
-                    }
-                }
-                NodeKind::Fetch(fetch) => fetched_marks(check, fetch, stretch, |reg| registers[reg.0 as usize]),
-                NodeKind::Op(op, src) => combined_marks(frame, *op, src, stretch.count),
-                NodeKind::Load { addresses, mask, padding, .. } => {
-                    loaded_marks(check, frame, node, [Some(*addresses), *mask, *padding], stretch.count)?
-                }
-            };
-        }
+        let of = &frame.group.nodes[node];
+        frame.marks[node] = match &of.kind {
+            NodeKind::Fetch(Fetch::View(access)) => match window.and_then(|window| frame.windows[window].as_ref()) {
+                Some(window) => view_marks(check, window, access, stretch)?,
+                None => None,
+            },
+            NodeKind::Fetch(Fetch::Param(position)) => param_marks(frame.params, *position, stretch),
+            NodeKind::Fetch(fetch) => fetched_marks(check, fetch, stretch, |reg| registers[reg.0 as usize]),
+            NodeKind::Op(op, src) => combined_marks(frame, *op, src, stretch.count),
+            NodeKind::Load { addresses, mask, padding, strong, .. } => {
+                let kind = if *strong { Kind::Look } else { Kind::Read };
+                loaded_marks(check, frame, (of, kind), [Some(*addresses), *mask, *padding], stretch.count)?
+            }
+        };
+        Ok(())
+    }
+
+    /// Checks and marks what the sinks do with a strip.
+    pub(super) fn mark_sinks(&mut self, frame: &mut Frame<'_>, stretch: Stretch) -> Ran<()> {
+        let Some(check) = self.check.as_mut() else { return Ok(()) };
         mark_sinks(check, frame, stretch)
     }
 }
@@ -56,25 +63,36 @@ fn fetched_marks(check: &Check, fetch: &Fetch, stretch: Stretch, register: impl 
     }
 }
 
-/// Marks of a result: the worst of its operands', of those that a selection takes.
+/// Marks of a region's operand.
+fn param_marks(params: &Params<'_>, position: u8, Stretch { start, count }: Stretch) -> Marks {
+    // SAFETY: the operand holds all elements of the group, and a mark for each.
+    let marks = unsafe { std::slice::from_raw_parts(params.marks.get(usize::from(position))?.add(start), count) };
+    marks.iter().any(|&mark| mark != 0).then(|| marks.to_vec())
+}
+
+/// Marks of a result.
 fn combined_marks(frame: &Frame<'_>, op: LaneOp, src: &[u16], count: usize) -> Marks {
     let sources: Vec<&Marks> = src.iter().map(|&s| &frame.marks[s as usize]).collect();
     if sources.iter().all(|marks| marks.is_none()) {
         return None;
     }
-    let of = |marks: &Marks, k: usize| marks.as_ref().map_or(0, |marks| marks[k]);
-    let condition = matches!(op, LaneOp::Select(_)).then(|| frame.strips[src[0] as usize]);
-    let combined = (0..count)
-        .map(|k| match condition {
-            Some(condition) => {
-                // SAFETY: the condition's strip holds `count` truth values.
-                let taken = if unsafe { *condition.add(k) } != 0 { 1 } else { 2 };
-                of(sources[0], k).max(of(sources[taken], k))
-            }
-            None => sources.iter().map(|marks| of(marks, k)).max().unwrap_or(0),
-        })
-        .collect();
-    Some(combined)
+    let mut of = vec![0; src.len()];
+    let element = |k: usize| {
+        for (to, marks) in of.iter_mut().zip(&sources) {
+            *to = marks.as_ref().map_or(0, |marks| marks[k]);
+        }
+        combined(op, &of, |operand| value(frame, src[operand], k))
+    };
+    Some((0..count).map(element).collect())
+}
+
+/// The bits of an element of a node's strip.
+fn value(frame: &Frame<'_>, node: u16, k: usize) -> u64 {
+    let bytes = frame.group.nodes[node as usize].bytes as usize;
+    let mut bits = [0; 8];
+    // SAFETY: the strip holds the element.
+    unsafe { std::ptr::copy_nonoverlapping(frame.strips[node as usize].add(k * bytes), bits.as_mut_ptr(), bytes) };
+    u64::from_le_bytes(bits)
 }
 
 /// The addresses of a strip, and which of its elements are active.
@@ -88,7 +106,13 @@ fn addressed<'f>(frame: &'f Frame<'_>, addresses: u16, mask: Option<u16>, count:
 }
 
 /// Marks of what a load through pointers finds; operands are addresses, a mask, and what stands where the mask is false.
-fn loaded_marks(check: &mut Check, frame: &Frame<'_>, node: &Node, operands: [Option<u16>; 3], count: usize) -> Ran<Marks> {
+fn loaded_marks(
+    check: &mut Check,
+    frame: &Frame<'_>,
+    (node, kind): (&Node, Kind),
+    operands: [Option<u16>; 3],
+    count: usize,
+) -> Ran<Marks> {
     let [Some(addresses), mask, padding] = operands else { return Ok(None) };
     let (list, active) = addressed(frame, addresses, mask, count);
     let mut marks = vec![0; count];
@@ -96,7 +120,7 @@ fn loaded_marks(check: &mut Check, frame: &Frame<'_>, node: &Node, operands: [Op
         check.element(&frame.marks[mask.unwrap_or(addresses) as usize], k, node.span, "an address or mask")?;
         marks[k] = if active.is_none_or(|active| active[k] != 0) {
             check.element(&frame.marks[addresses as usize], k, node.span, "an address or mask")?;
-            check.touch(Kind::Read, list[k], node.bytes as usize, node.span)?
+            check.touch(Touch { kind, address: list[k], bytes: node.bytes as usize, value: None, span: node.span })?
         } else {
             match padding {
                 Some(padding) => frame.marks[padding as usize].as_ref().map_or(0, |marks| marks[k]),
@@ -110,10 +134,11 @@ fn loaded_marks(check: &mut Check, frame: &Frame<'_>, node: &Node, operands: [Op
 fn view_marks(check: &mut Check, window: &Window, access: &Access, stretch: Stretch) -> Ran<Marks> {
     let mut marks = vec![0; stretch.count];
     let mut result = Ok(());
+    let kind = if access.strong { Kind::Look } else { Kind::Read };
     each_element(window, stretch.start, stretch.count, |k, place| match place {
         None if window.undetermined => marks[k] = check.padding(access.span),
         None => {}
-        Some((address, bytes)) => match check.touch(Kind::Read, address, bytes, access.span) {
+        Some((address, bytes)) => match check.touch(Touch { kind, address, bytes, value: None, span: access.span }) {
             Ok(mark) => marks[k] = mark,
             Err(fault) if result.is_ok() => result = Err(fault),
             Err(_) => {}
@@ -124,30 +149,35 @@ fn view_marks(check: &mut Check, window: &Window, access: &Access, stretch: Stre
 }
 
 /// Checks that what leaves the group is determined, and passes marks on.
-fn mark_sinks(check: &mut Check, frame: &Frame<'_>, stretch: Stretch) -> Ran<()> {
+fn mark_sinks(check: &mut Check, frame: &mut Frame<'_>, stretch: Stretch) -> Ran<()> {
     let Stretch { start, count } = stretch;
-    let mut target = 0;
-    for sink in &frame.group.sinks {
+    let group = frame.group;
+    let (mut target, mut stored) = (0, std::mem::take(&mut frame.stored));
+    for (number, sink) in group.sinks.iter().enumerate() {
         match sink {
             Sink::Place { node, place } => check.set_marks(*place, start, count, frame.marks[*node as usize].as_deref()),
             Sink::View { node, access } => {
                 if let Some(window) = &frame.targets[target] {
-                    view_store(check, window, access, &frame.marks[*node as usize], stretch)?;
+                    view_store(check, frame, window, (*node, access), stretch, |address, value| {
+                        stored.put((number, address), value, access.span)
+                    })?;
                 }
                 target += 1;
             }
-            Sink::Scatter { addresses, value, mask, span, strong, .. } => {
-                let kind = if *strong { Kind::Atomic } else { Kind::Write };
-                let bytes = frame.group.nodes[*value as usize].bytes as usize;
+            Sink::Scatter { addresses, value: stores, mask, span, strong, .. } => {
+                let (kind, span) = (if *strong { Kind::Atomic } else { Kind::Write }, *span);
+                let bytes = group.nodes[*stores as usize].bytes as usize;
                 let (list, active) = addressed(frame, *addresses, *mask, count);
                 for k in 0..count {
                     if let Some(mask) = mask {
-                        check.element(&frame.marks[*mask as usize], k, *span, "a mask")?;
+                        check.element(&frame.marks[*mask as usize], k, span, "a mask")?;
                     }
                     if active.is_none_or(|active| active[k] != 0) {
-                        check.element(&frame.marks[*addresses as usize], k, *span, "an address")?;
-                        check.element(&frame.marks[*value as usize], k, *span, "this store")?;
-                        check.touch(kind, list[k], bytes, *span)?;
+                        check.element(&frame.marks[*addresses as usize], k, span, "an address")?;
+                        check.element(&frame.marks[*stores as usize], k, span, "this store")?;
+                        let (address, value) = (list[k], value(frame, *stores, k));
+                        check.touch(Touch { kind, address, bytes, value: Some(value), span })?;
+                        stored.put((number, address), value, span)?;
                     }
                 }
             }
@@ -164,24 +194,62 @@ fn mark_sinks(check: &mut Check, frame: &Frame<'_>, stretch: Stretch) -> Ran<()>
                     check.element(&frame.marks[*node as usize], k, *span, "an assertion")?;
                 }
             }
-            Sink::Param { .. } | Sink::Assume { .. } | Sink::ShiftCount { .. } => {}
+            Sink::Param { node, position } => {
+                let marks = frame.marks[*node as usize].as_deref();
+                // SAFETY: the result holds all elements of the group, and a mark for each.
+                let to =
+                    unsafe { std::slice::from_raw_parts_mut(frame.params.result_marks[*position as usize].add(start), count) };
+                match marks {
+                    Some(marks) => to.copy_from_slice(marks),
+                    None => to.fill(0),
+                }
+            }
+            Sink::Assume { .. } | Sink::ShiftCount { .. } => {}
         }
     }
+    frame.stored = stored;
     Ok(())
 }
 
+/// What one store has put where, by the sink's number and the address: two elements may have one place.
+#[derive(Default)]
+pub(super) struct Stored(FxHashMap<(usize, u64), u64>);
+
+impl Stored {
+    fn put(&mut self, place: (usize, u64), value: u64, span: Span) -> Ran<()> {
+        if *self.0.entry(place).or_insert(value) == value {
+            return Ok(());
+        }
+        let message = "two elements of this store have one place and different values, and nothing says which one stays";
+        Err(Box::new(
+            Diagnostic::error("cpu-conflict", span, message).help("keep their indices apart, mask all but one, or use atomics"),
+        ))
+    }
+}
+
 /// A store to a view: its elements are determined, and the memory remembers them.
-fn view_store(check: &mut Check, window: &Window, access: &Access, marks: &Marks, stretch: Stretch) -> Ran<()> {
+fn view_store(
+    check: &mut Check,
+    frame: &Frame<'_>,
+    window: &Window,
+    (node, access): (u16, &Access),
+    stretch: Stretch,
+    mut put: impl FnMut(u64, u64) -> Ran<()>,
+) -> Ran<()> {
     let kind = if access.strong { Kind::Atomic } else { Kind::Write };
+    let gathered = window.sides.iter().any(|side| side.gather.is_some());
     let mut result = Ok(());
     each_element(window, stretch.start, stretch.count, |k, place| {
-        if result.is_ok()
-            && let Some((address, bytes)) = place
-        {
-            result = check
-                .element(marks, k, access.span, "this store")
-                .and_then(|()| check.touch(kind, address, bytes, access.span).map(|_| ()));
-        }
+        let (Ok(()), Some((address, bytes))) = (&result, place) else { return };
+        // Elements that share a byte are no value of it.
+        let value = window.packing.is_none().then(|| value(frame, node, k));
+        result = check
+            .element(&frame.marks[node as usize], k, access.span, "this store")
+            .and_then(|()| check.touch(Touch { kind, address, bytes, value, span: access.span }))
+            .and_then(|_| match value.filter(|_| gathered) {
+                Some(value) => put(address, value),
+                None => Ok(()),
+            });
     });
     result
 }

@@ -7,10 +7,10 @@ use tessera_types::{DType, convert};
 
 use super::view::Window;
 use super::{Machine, Ran};
-use crate::check::Kind;
 use crate::kernels::matmul::{self, Destination, Extents, Operand, Start};
 use crate::lanes::{self, LaneOp, Strips};
 use crate::plan::{Access, Mma, Place, Product};
+use crate::touched::Kind;
 
 /// Where the operands of a loop's product stand.
 pub(crate) struct Request {

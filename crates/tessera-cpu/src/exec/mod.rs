@@ -21,7 +21,7 @@ use tessera_types::TimeLimit;
 use crate::build::Plan;
 use crate::check::Check;
 use crate::lanes::{self, Float, FloatOp, Int, IntOp, Isa, LaneOp, Strips};
-use crate::pace::{Pace, around, never_ends};
+use crate::pace::{Crowd, Pace, around};
 use crate::plan::{BoxCopy, Inst, Place, Reg, ScalarCheck};
 
 pub(crate) use memory::Bytes;
@@ -31,6 +31,13 @@ pub(crate) use memory::Bytes;
 pub(crate) struct Range {
     pub(crate) start: u64,
     pub(crate) end: u64,
+}
+
+impl Range {
+    /// Whether these bytes lie in it.
+    pub(crate) fn holds(self, address: u64, bytes: usize) -> bool {
+        self.start <= address && address.saturating_add(bytes as u64) <= self.end
+    }
 }
 
 /// What all blocks of a launch share.
@@ -43,6 +50,7 @@ pub(crate) struct Launch<'a> {
     /// Registers at the start of a block.
     pub(crate) registers: &'a [u64],
     pub(crate) limit: TimeLimit,
+    pub(crate) crowd: Option<Crowd>,
 }
 
 /// A mistake, boxed: the good path is the common one.
@@ -86,7 +94,8 @@ impl<'a> Machine<'a> {
         memory.registers.extend_from_slice(launch.registers);
         memory.arena.reserve(launch.plan.arena_bytes);
         memory.scratch.reserve(launch.plan.scratch_bytes);
-        Machine { launch, memory, block: [0; 3], text: String::new(), local: Vec::new(), check, pace: Pace::new(launch.limit) }
+        let pace = Pace::new(launch.limit, launch.crowd);
+        Machine { launch, memory, block: [0; 3], text: String::new(), local: Vec::new(), check, pace }
     }
 
     /// Runs one block.
@@ -155,7 +164,7 @@ impl<'a> Machine<'a> {
                 };
                 self.set(*dst, bits);
                 if let Some(check) = self.check.as_mut() {
-                    check.scalar(*op, *dst, src, a);
+                    check.scalar(*op, *dst, src, [a, b, c]);
                 }
             }
             Inst::BlockId { dst, axis } => self.set(*dst, u64::from(self.block[*axis as usize])),
@@ -261,7 +270,7 @@ impl<'a> Machine<'a> {
     unsafe fn round(&mut self, body: &'a [Inst], span: Span, round: &mut u64) -> Ran<Flow> {
         *round += 1;
         if let Some(given) = self.pace.round() {
-            return Err(never_ends(given, span, *round));
+            return Err(self.pace.never_ends(given, span, *round));
         }
         // SAFETY: passed on.
         unsafe { self.list(body) }.map_err(|stopped| around(stopped, span, *round))
@@ -318,6 +327,16 @@ impl<'a> Machine<'a> {
                 let count = mask(self.get(*reg), *bytes);
                 if self.check.is_some() && count >= u64::from(*bits) {
                     return Err(shift(count, *bits, span));
+                }
+            }
+            ScalarCheck::Part { index, axis, parts } => {
+                let Some(check) = self.check.as_ref() else { return Ok(()) };
+                check.address(*index, span)?;
+                let number = self.get(*index) as i64;
+                if !(0..*parts as i64).contains(&number) {
+                    let message = format!("part {number} of axis {axis} lies outside the tile, which has {parts} there");
+                    let help = "the index counts parts of the tile, not elements";
+                    return Err(Box::new(Diagnostic::error("cpu-tile-part", span, message).help(help)));
                 }
             }
         }

@@ -11,38 +11,44 @@ use crate::plan::{Place, Region};
 /// Rows after the axis that are long enough to be combined one step of the axis at a time.
 const LONG: usize = 16;
 
+/// What a region combines: an operand's elements or, in checked execution, their marks.
+struct Column {
+    from: *const u8,
+    to: *mut u8,
+    width: usize,
+}
+
 impl Machine<'_> {
-    fn marks_along(&mut self, src: &[Place], dst: &[Place], extents: [usize; 3], running: Option<bool>) {
-        let Some(check) = self.check.as_mut() else { return };
-        let [outer, middle, inner] = extents;
-        let len = outer * middle * inner;
-        for &place in dst {
-            check.clear(place, if running.is_some() { len } else { outer * inner });
+    /// The operands' elements, then their marks where there are any: marks go the way of their elements.
+    fn columns(&mut self, region: &Region, src: &[Place], dst: &[Place]) -> Vec<Column> {
+        let places = || src.iter().copied().zip(dst.iter().copied());
+        let mut columns: Vec<Column> = places()
+            .zip(&region.bytes)
+            .map(|((from, to), &width)| Column { from: self.place(from), to: self.place(to), width: width.into() })
+            .collect();
+        if let Some(check) = self.check.as_mut() {
+            columns.extend(places().map(|(from, to)| {
+                let (from, to) = check.shadows(from, to);
+                Column { from, to, width: 1 }
+            }));
         }
-        for &source in src {
-            let Some(marks) = check.marks(source, 0, len) else { continue };
-            for (index, &mark) in marks.iter().enumerate().filter(|(_, mark)| **mark != 0) {
-                let (row, k, i) = (index / (middle * inner), index / inner % middle, index % inner);
-                for &place in dst {
-                    match running {
-                        None => check.raise(place, row * inner + i, mark),
-                        Some(reverse) => {
-                            let reach = if reverse { 0..k + 1 } else { k..middle };
-                            for k in reach {
-                                check.raise(place, (row * middle + k) * inner + i, mark);
-                            }
-                        }
-                    }
-                }
-            }
-        }
+        columns
+    }
+
+    /// Combines so many elements of each column; the first `operands` of them are elements, the others marks.
+    unsafe fn combine(&mut self, region: &Region, len: usize, operands: usize, sides: &[*const u8], to: &[*mut u8]) -> Ran<()> {
+        let (inputs, marks) = sides.split_at(2 * operands);
+        let (outputs, result_marks) = to.split_at(operands);
+        // SAFETY: the caller has room for so many elements of each column.
+        unsafe { self.strips(&region.group, len, &Params { inputs, outputs, marks, result_marks }) }
     }
 
     pub(super) fn reduce_tree(&mut self, region: &Region, extents: [usize; 3], src: &[Place], dst: &[Place]) -> Ran<()> {
         let [outer, mut middle, inner] = extents;
-        let count = src.len();
+        let columns = self.columns(region, src, dst);
+        let count = columns.len();
         let total: usize = outer * middle * inner;
-        let widths: Vec<usize> = region.bytes.iter().map(|&bytes| bytes as usize).collect();
+        let widths: Vec<usize> = columns.iter().map(|column| column.width).collect();
         let room: usize = widths.iter().map(|width| (total * width).next_multiple_of(64)).sum();
         let bases: Vec<usize> = widths
             .iter()
@@ -56,10 +62,10 @@ impl Machine<'_> {
         let left = self.memory.temporary[1].reserve(room);
         let right = self.memory.temporary[2].reserve(room);
         let result = self.memory.temporary[3].reserve(room);
-        // SAFETY: all four hold `total` elements of every operand.
+        // SAFETY: all four hold `total` elements of every column.
         unsafe {
             for i in 0..count {
-                std::ptr::copy_nonoverlapping(self.place(src[i]), current.add(bases[i]), total * widths[i]);
+                std::ptr::copy_nonoverlapping(columns[i].from, current.add(bases[i]), total * widths[i]);
             }
             while middle > 1 {
                 let pairs = middle / 2;
@@ -81,7 +87,7 @@ impl Machine<'_> {
                     inputs.push(left.add(base).cast_const());
                 }
                 let outputs: Vec<*mut u8> = bases.iter().map(|&base| result.add(base)).collect();
-                self.strips(&region.group, outer * pairs * inner, &Params { inputs: &inputs, outputs: &outputs })?;
+                self.combine(region, outer * pairs * inner, src.len(), &inputs, &outputs)?;
                 for i in 0..count {
                     let row = inner * widths[i];
                     if pairs == next {
@@ -99,24 +105,24 @@ impl Machine<'_> {
                 middle = next;
             }
             for i in 0..count {
-                std::ptr::copy_nonoverlapping(current.add(bases[i]), self.place(dst[i]), outer * inner * widths[i]);
+                std::ptr::copy_nonoverlapping(current.add(bases[i]), columns[i].to, outer * inner * widths[i]);
             }
         }
-        self.marks_along(src, dst, extents, None);
         Ok(())
     }
 
     pub(super) fn scan(&mut self, region: &Region, extents: [usize; 3], reverse: bool, src: &[Place], dst: &[Place]) -> Ran<()> {
         let [outer, middle, inner] = extents;
-        let count = src.len();
+        let columns = self.columns(region, src, dst);
+        let count = columns.len();
         let total = outer * middle * inner;
-        let widths: Vec<usize> = region.bytes.iter().map(|&bytes| bytes as usize).collect();
+        let widths: Vec<usize> = columns.iter().map(|column| column.width).collect();
         let longest = widths.iter().map(|width| (middle * inner * width).next_multiple_of(64)).max().unwrap_or(0);
         let result = self.memory.temporary[0].reserve(longest * count);
-        // SAFETY: source and destination hold `total` elements; `result` holds a row of every operand.
+        // SAFETY: source and destination hold `total` elements; `result` holds a row of every column.
         unsafe {
             for i in 0..count {
-                std::ptr::copy_nonoverlapping(self.place(src[i]), self.place(dst[i]), total * widths[i]);
+                std::ptr::copy_nonoverlapping(columns[i].from, columns[i].to, total * widths[i]);
             }
             // One round: elements `at..at + len` of a row are combined with those `reach` steps earlier (later in reverse).
             let mut rounds: Vec<(usize, usize, usize)> = Vec::new();
@@ -134,23 +140,22 @@ impl Machine<'_> {
                     let mut inputs = Vec::with_capacity(2 * count);
                     let mut outputs = Vec::with_capacity(count);
                     for i in 0..count {
-                        let row = self.place(dst[i]).add(o * middle * inner * widths[i]);
+                        let row = columns[i].to.add(o * middle * inner * widths[i]);
                         let step = inner * widths[i];
                         let before = if reverse { at + reach } else { at - reach };
                         inputs.push(row.add(at * step).cast_const());
                         inputs.push(row.add(before * step).cast_const());
                         outputs.push(result.add(i * longest));
                     }
-                    self.strips(&region.group, len * inner, &Params { inputs: &inputs, outputs: &outputs })?;
+                    self.combine(region, len * inner, src.len(), &inputs, &outputs)?;
                     for i in 0..count {
                         let step = inner * widths[i];
-                        let row = self.place(dst[i]).add(o * middle * step);
+                        let row = columns[i].to.add(o * middle * step);
                         std::ptr::copy_nonoverlapping(outputs[i], row.add(at * step), len * step);
                     }
                 }
             }
         }
-        self.marks_along(src, dst, extents, Some(reverse));
         Ok(())
     }
 }

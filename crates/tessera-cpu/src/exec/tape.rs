@@ -5,10 +5,10 @@ use smallvec::SmallVec;
 use super::view::Window;
 use super::{Machine, Ran};
 use crate::build::GATHERED;
-use crate::check::Kind;
 use crate::kernels::reduce::LANES;
 use crate::kernels::tape::{self, KEPT, Operand, Step};
 use crate::plan::{Fetch, Group, NodeKind, Place, Sink, Source, Tape};
+use crate::touched::Kind;
 
 /// Where the elements of a node or a sink are found.
 enum Bound<'p> {

@@ -9,9 +9,9 @@ use tessera_types::packed::Packing;
 use tessera_types::{DType, element};
 
 use super::{Machine, Ran, Range, sign_extend};
-use crate::check::Kind;
 use crate::kernels::copy;
 use crate::plan::Access;
+use crate::touched::Kind;
 
 /// One axis of a tile at a known index.
 #[derive(Clone, Debug)]
@@ -346,7 +346,7 @@ impl Window {
 
 fn outside_memory(span: tessera_ir::Span, kind: Kind) -> Box<Diagnostic> {
     let what = match kind {
-        Kind::Read => "this load reads",
+        Kind::Read | Kind::Look => "this load reads",
         Kind::Write | Kind::Atomic => "this store writes",
     };
     Box::new(

@@ -43,6 +43,16 @@ impl Int {
             _ => Int::B64,
         }
     }
+
+    /// Bytes of the lane.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Int::B8 => 1,
+            Int::B16 => 2,
+            Int::B32 => 4,
+            Int::B64 => 8,
+        }
+    }
 }
 
 /// Width of a float lane.

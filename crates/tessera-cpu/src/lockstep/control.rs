@@ -13,7 +13,7 @@ use super::mask::Mask;
 use super::micro::scalar_bytes;
 use super::value::{Buffer, Data};
 use crate::exec::Ran;
-use crate::pace::{around, never_ends};
+use crate::pace::around;
 
 /// A region that a role is in.
 #[derive(Clone, Debug)]
@@ -206,7 +206,7 @@ impl Machine<'_> {
                 }
                 if !active.is_empty() {
                     if let Some(given) = self.pace.round() {
-                        let stopped = never_ends(given, func.ops[op].span, round);
+                        let stopped = self.pace.never_ends(given, func.ops[op].span, round);
                         return Err(self.roles[role].frames.iter().rev().fold(stopped, |stopped, frame| match frame.kind {
                             Kind::Loop { op, round, .. } => around(stopped, func.ops[op].span, round),
                             Kind::Body | Kind::Then { .. } | Kind::Else { .. } => stopped,

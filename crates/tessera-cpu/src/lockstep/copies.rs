@@ -11,8 +11,10 @@ use tessera_ir::{Diagnostic, EntityId, Op, OpData, Span, Type};
 use super::machine::{Machine, fault};
 use super::mask::Mask;
 use super::micro::{Feed, scalar_bytes};
+use super::races::{Common, Part};
 use super::value::{Buffer, Data, Factor, Flight, SharedRef};
 use crate::exec::Ran;
+use crate::touched::Kind;
 
 /// A copy into shared memory that has been started.
 #[derive(Clone, Debug)]
@@ -98,6 +100,10 @@ impl Machine<'_> {
             }
         } else if count > 1 {
             return Err(fault("cpu-bounds", data.span, "the buffer's fastest axis is none of its own"));
+        }
+        if let Some(races) = &mut self.races {
+            let read: Vec<Part> = parts.iter().map(|&(thread, address, _)| Part { thread, address, value: None }).collect();
+            races.touch(Common { kind: Kind::Read, bytes, span: data.span }, &read)?;
         }
         let copy = Copy::Elements { allocation: shared.allocation, parts, bytes, span: data.span };
         self.roles[role].copies.open.push(copy);

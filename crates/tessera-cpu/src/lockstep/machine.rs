@@ -9,11 +9,12 @@ use super::mask::Mask;
 use super::memory::{Allocation, Registers};
 use super::micro::{Feed, scalar_bytes};
 use super::program::Program;
+use super::races::Races;
 use super::rings::{NamedBarrier, Ring, Wait};
 use super::value::{Buffer, Data};
 use crate::exec::{Memory, Ran, Range};
 use crate::launch::{Arg, RunOptions};
-use crate::pace::Pace;
+use crate::pace::{Crowd, Pace};
 
 /// What an operation did to the flow of its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,7 @@ pub(super) struct Machine<'p> {
     pub(super) block: [u32; 3],
     pub(super) meeting: Meeting,
     pub(super) checked: bool,
+    pub(super) races: Option<Races>,
     pub(super) values: Vec<Option<Data>>,
     pub(super) roles: Vec<Role>,
     pub(super) allocations: Vec<Allocation>,
@@ -70,6 +72,7 @@ impl<'p> Machine<'p> {
         [grid, launched]: [[u32; 3]; 2],
         (memory, workspaces): (Vec<Range>, &[(Op, Range)]),
         options: &RunOptions<'_>,
+        crowd: Option<Crowd>,
     ) -> Machine<'p> {
         Machine {
             program,
@@ -80,6 +83,7 @@ impl<'p> Machine<'p> {
             block: [0; 3],
             meeting: Meeting::default(),
             checked: options.checked,
+            races: Races::new(&program.func, program.per_thread, &memory, grid, options),
             values: Vec::new(),
             roles: Vec::new(),
             allocations: Vec::new(),
@@ -90,7 +94,7 @@ impl<'p> Machine<'p> {
             memory,
             scratch: Memory::default(),
             text: String::new(),
-            pace: Pace::new(options.limit),
+            pace: Pace::new(options.limit, crowd),
         }
     }
 
@@ -101,6 +105,9 @@ impl<'p> Machine<'p> {
     pub(super) unsafe fn run(&mut self, block: [u32; 3], args: &[Arg]) -> Ran<()> {
         self.block = block;
         self.pace.block();
+        if let Some(races) = &mut self.races {
+            races.start_block(block);
+        }
         self.memory.truncate(self.launch_memory);
         self.values.clear();
         self.values.resize_with(self.func.values.len(), || None);

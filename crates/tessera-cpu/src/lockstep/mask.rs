@@ -4,7 +4,7 @@
 pub(super) const MOST: usize = 1024;
 
 /// A set of threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mask([u64; MOST / 64]);
 
 impl Mask {

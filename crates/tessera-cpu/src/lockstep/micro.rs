@@ -143,8 +143,15 @@ impl Micro {
             registers[reg.0 as usize] = plan.pool[entry as usize].as_ptr() as u64;
         }
         ranges.extend(memory.iter().copied());
-        let launch =
-            Launch { plan, grid: [1; 3], isa: Isa::detect(), ranges: &ranges, registers: &registers, limit: TimeLimit::NONE };
+        let launch = Launch {
+            plan,
+            grid: [1; 3],
+            isa: Isa::detect(),
+            ranges: &ranges,
+            registers: &registers,
+            limit: TimeLimit::NONE,
+            crowd: None,
+        };
         let mut machine = Machine::new(&launch, scratch, None);
         // SAFETY: operands and results are buffers that live here; the rest is the caller's promise.
         unsafe { machine.run([0; 3])? };

@@ -11,6 +11,7 @@
 //! - **Asynchronous work** is done as late as the program allows: a copy when its arrival is waited for, a matrix product
 //!   in flight at its wait (`copies`, `rings`). A program that reads too early or overwrites too early gets other numbers here too.
 //! - **Roles** take turns, each until it waits for another (`rings`); if all wait, the launch ends with who waits for what.
+//! - **Races** of per-thread programs are looked for in checked launches (`races`).
 //! - What was never written in shared memory and registers is all ones; checked launches report the read instead.
 
 mod cluster;
@@ -21,6 +22,7 @@ mod mask;
 mod memory;
 mod micro;
 mod program;
+mod races;
 mod rings;
 mod schedule;
 mod tile;

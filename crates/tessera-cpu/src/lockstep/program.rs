@@ -13,8 +13,9 @@ use tessera_types::packed::Packing;
 use super::machine::Machine;
 use super::micro::{self, Micro, Operand, Single};
 use crate::blocks::Blocks;
+use crate::build::may_wait;
 use crate::exec::Range;
-use crate::launch::{Arg, Fault, RunOptions};
+use crate::launch::{Arg, Fault, RunOptions, ranges};
 
 /// Blocks that run where these share the work of those that are asked for.
 const WORKERS: u32 = 2;
@@ -31,6 +32,8 @@ pub struct Program {
     pub(super) per_thread: bool,
     /// Blocks update memory that others may update too.
     meets: bool,
+    /// Blocks may wait for others.
+    may_wait: bool,
     /// Operations that the Schedule executor does, by number.
     micros: Vec<Option<Micro>>,
 }
@@ -59,7 +62,7 @@ impl Program {
             ),
             None => false,
         });
-        Ok(Program { func: func.clone(), threads, per_thread: is_per_thread(func), meets, micros })
+        Ok(Program { func: func.clone(), threads, per_thread: is_per_thread(func), meets, may_wait: may_wait(func), micros })
     }
 
     pub(super) fn micro(&self, op: Op) -> Option<&Micro> {
@@ -73,17 +76,7 @@ impl Program {
     /// Every pointer argument and allocation is valid for reads and writes of its bytes, and nothing else uses that memory while
     /// the launch runs. Whatever the program does, only that memory is touched.
     pub unsafe fn run(&self, grid: [u32; 3], args: &[Arg], options: &RunOptions<'_>) -> Result<(), Fault> {
-        if args.len() != self.func.args().len() {
-            let message = format!("the kernel takes {} arguments, {} were given", self.func.args().len(), args.len());
-            return Err(Fault { diagnostic: Diagnostic::error("cpu-arguments", self.func.span, message), block: None });
-        }
-        let range = |base: *mut u8, bytes: usize| Range { start: base as u64, end: base as u64 + bytes as u64 };
-        let mut memory: Vec<Range> = Vec::new();
-        memory.extend(args.iter().filter_map(|arg| match *arg {
-            Arg::Pointer { base, bytes } => Some(range(base, bytes)),
-            Arg::Scalar(_) => None,
-        }));
-        memory.extend(options.allocations.iter().map(|allocation| range(allocation.base, allocation.bytes)));
+        let mut memory = ranges(self.func.args().len(), args, options, self.func.span)?;
         memory.extend(self.micros.iter().flatten().flat_map(Micro::globals));
         let threads = match options.checked || self.meets {
             true => 1,
@@ -98,14 +91,16 @@ impl Program {
             None => [grid[0].next_multiple_of(cluster), grid[1], grid[2]],
         };
         let blocks = (launched.iter().product::<u32>() * self.func.hints.shares_of_one()) as usize;
+        let range = |base: *mut u8, bytes: usize| Range { start: base as u64, end: base as u64 + bytes as u64 };
         let mut shared: Vec<(Op, Vec<u64>)> =
             workspaces.iter().map(|&(op, bytes)| (op, vec![0; (bytes as usize * blocks).div_ceil(8)])).collect();
         let shared: Vec<(Op, Range)> =
             shared.iter_mut().map(|(op, words)| (*op, range(words.as_mut_ptr().cast(), 8 * words.len()))).collect();
         memory.extend(shared.iter().map(|&(_, range)| range));
         let blocks = Blocks::new(launched, threads);
+        let crowd = blocks.crowd().filter(|_| self.may_wait);
         blocks.run(|| {
-            let mut machine = Machine::new(self, [grid, launched], (memory.clone(), &shared), options);
+            let mut machine = Machine::new(self, [grid, launched], (memory.clone(), &shared), options, crowd);
             blocks.drain(|block| {
                 // SAFETY: the caller's promise.
                 let outcome = unsafe { machine.run_cluster(block, args) };

@@ -113,6 +113,7 @@ impl Machine<'_> {
         let one = if updates && !self.program.per_thread { active.iter().next() } else { None };
         let alone = Mask::of(one);
         let active = if one.is_some() { &alone } else { active };
+        self.watch(data, kind, active)?;
         let mut feeds: Vec<Feed> = Vec::new();
         let masked = mask_position(kind);
         for position in 0..data.segments.len() {

@@ -2,7 +2,7 @@
 
 use tessera_ir::attrs::ShuffleMode;
 use tessera_ir::fragment::{Fragment, PER_LANE, SIDE, stored_places};
-use tessera_ir::{EntityId, Op, OpData, TileOp, Type, bug};
+use tessera_ir::{EntityId, Op, OpData, Span, TileOp, Type, bug};
 
 use super::machine::{Machine, Step, fault};
 use super::mask::Mask;
@@ -86,6 +86,9 @@ impl Machine<'_> {
                     let absent = threads_text(&alive.without(active));
                     let message = format!("not all threads of the block come here: threads {absent} are elsewhere");
                     return Err(fault("cpu-divergent", data.span, &message));
+                }
+                if let Some(races) = &mut self.races {
+                    races.barrier();
                 }
             }
             TileOp::NamedBarrier { id, threads } => return self.named_barrier(role, (*id, *threads), true, active, data.span),
@@ -205,7 +208,7 @@ impl Machine<'_> {
 
     unsafe fn warp_reduce(&mut self, op: Op, active: &Mask) -> Ran<()> {
         let data = &self.func.ops[op];
-        whole_warps(active, self.program.threads, data.span)?;
+        self.warps_meet(active, data.span)?;
         let size = scalar_bytes(self.func.ty(data.one(0)));
         let mut lanes = self.lanes(data.one(0), data.span)?.clone();
         for bit in [16, 8, 4, 2, 1] {
@@ -286,7 +289,7 @@ impl Machine<'_> {
     unsafe fn warps_products(&mut self, op: Op, active: &Mask, factors: impl Fn(&Self, usize) -> Ran<Vec<Buffer>>) -> Ran<()> {
         let data = &self.func.ops[op];
         let threads = self.program.threads;
-        whole_warps(active, threads, data.span)?;
+        self.warps_meet(active, data.span)?;
         let size = scalar_bytes(self.func.ty(data.results[0]));
         let mut outputs = vec![Buffer::new(size * threads); PER_LANE];
         for first in (0..threads).step_by(32).filter(|&first| active.iter().any(|thread| thread / 32 == first / 32)) {
@@ -306,6 +309,15 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// What a warp does together, all its lanes come to.
+    fn warps_meet(&mut self, active: &Mask, span: Span) -> Ran<()> {
+        whole_warps(active, self.program.threads, span)?;
+        if let Some(races) = &mut self.races {
+            races.warps_met(active);
+        }
+        Ok(())
+    }
+
     /// Each thread's element from another thread.
     fn taken(&self, lanes: &Buffer, size: usize, from: impl Fn(usize) -> usize) -> Buffer {
         let mut moved = Buffer::new(size * self.program.threads);
@@ -318,7 +330,7 @@ impl Machine<'_> {
     }
 
     fn shuffle(&mut self, data: &OpData, mode: ShuffleMode, active: &Mask) -> Ran<()> {
-        whole_warps(active, self.program.threads, data.span)?;
+        self.warps_meet(active, data.span)?;
         let size = scalar_bytes(self.func.ty(data.one(0)));
         let lanes = self.lanes(data.one(0), data.span)?;
         let chosen = self.lanes(data.one(1), data.span)?;
