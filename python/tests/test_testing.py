@@ -129,6 +129,16 @@ def test_races_are_found():
         testing.check(races, (np.zeros(16, np.float32),), reference=lambda x: x + 1, grid=4)
 
 
+@pytest.mark.parametrize("dtype, beyond", [("float16", 7e4), ("float32", 1e39), ("bfloat16", 3.43e38), ("float8_e5m2", 7e4)])
+def test_what_is_too_large_is_no_number_only_where_there_is_no_infinity(dtype, beyond):
+    of = lambda value: np.array([value]).astype(testing._arrays.numpy_dtype(dtype))  # noqa: E731
+    testing.assert_close(of(np.inf), np.array([beyond]))
+    for wrong in (of(np.nan), of(-np.inf)):
+        with pytest.raises(AssertionError):
+            testing.assert_close(wrong, np.array([beyond]))
+    testing.assert_close(np.array([np.nan]).astype(ml_dtypes.float8_e4m3fn), np.array([480.0]))
+
+
 # gradcheck
 
 
