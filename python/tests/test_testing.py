@@ -156,6 +156,40 @@ def test_gradients():
         testing.gradcheck(lambda a, b: a * b, [wide, wide], backward=lambda g, a, b: g * b)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("seed", range(4))
+def test_gradients_that_are_wrong_are_refused_in_every_format(dtype, seed):
+    x = testing.random((8, 16), dtype, seed=seed)
+
+    def check(function, gradient, factor):
+        made = lambda g, x: (factor * gradient(g.astype(float), x.astype(float))).astype(x.dtype)  # noqa: E731
+        return testing.gradcheck(lambda x: function(x.astype(np.float32)).astype(x.dtype), [x], backward=made, seed=seed)
+
+    for function, gradient in ((lambda x: x * x, lambda g, x: 2 * g * x), (np.exp, lambda g, x: g * np.exp(x))):
+        assert check(function, gradient, 1.0) <= 1
+        for factor in (2.0, -1.0, 0.5, 10.0, 0.0):
+            with pytest.raises(AssertionError, match="the gradient of input 0"):
+                check(function, gradient, factor)
+
+
+def test_formats_too_coarse_for_a_verdict_say_so():
+    x = testing.random((4,), "float8_e5m2", seed=1)
+    with pytest.raises(tessera.ArgumentError, match="`float8_e5m2` may change .*wider format"):
+        testing.gradcheck(lambda x: np.exp(x.astype(np.float32)).astype(x.dtype), [x], backward=lambda g, x: (g.astype(float) * np.exp(x.astype(float))).astype(x.dtype))
+
+
+def test_steps_are_as_long_as_inputs_are_large():
+    x = (np.random.default_rng(1).standard_normal(5) * 1e6).astype(np.float32)
+    assert testing.gradcheck(lambda x: x * x, [x], backward=lambda g, x: 2 * g * x) <= 1
+    with pytest.raises(AssertionError):
+        testing.gradcheck(lambda x: x * x, [x], backward=lambda g, x: np.float32(2.02) * g * x)
+
+
+def test_gradients_have_the_shape_of_their_input():
+    with pytest.raises(AssertionError, match="shape"):
+        testing.gradcheck(lambda x: x * x, [np.ones((5, 1))], backward=lambda g, x: (2 * g * x).reshape(1, 5))
+
+
 def test_gradients_of_pytorch():
     torch = pytest.importorskip("torch")
     x = torch.randn(10, 10, dtype=torch.float64, requires_grad=True)
