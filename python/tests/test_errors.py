@@ -6,6 +6,8 @@ import logging
 import signal
 import sys
 import textwrap
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -98,7 +100,38 @@ def test_places_that_there_are_none_of():
     for options in ({"target": "h1"}, {"sanitize": "everything"}, {"schedule": "slow"}):
         with tessera.use("emu", **options), pytest.raises(tessera.ArgumentError):
             launch(X, X.copy(), 16)
+    for options in ({"seed": -1}, {"seed": 1 << 64}, {"seed": "a"}, {"threads": 0}, {"threads": -1}, {"sanitize": True}, {"target": 90}):
+        with pytest.raises(tessera.ArgumentError, match=f"`{next(iter(options))}` is"):
+            tessera.use("emu", **options)
     assert tessera._device.host().device == "cpu"
+
+
+def test_one_choice_in_several_threads_and_in_any_order():
+    chosen, seen = tessera.use("emu"), []
+    tessera.use("cpu")
+
+    def enter(before: float, inside: float):
+        time.sleep(before)
+        with chosen:
+            time.sleep(inside)
+            seen.append(tessera._device.host().device)
+        seen.append(tessera._device.host().device)
+
+    threads = [threading.Thread(target=enter, args=times) for times in ((0, 0.1), (0.05, 0.15))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == ["cpu", "cpu", "emu", "emu"]
+    # Each is entered before another is made, which would count from then on.
+    outer = tessera.use("emu")
+    outer.__enter__()
+    inner = tessera.use("cpu", threads=1)
+    inner.__enter__()
+    outer.__exit__(None, None, None)
+    assert tessera._device.host().threads == 1
+    inner.__exit__(None, None, None)
+    assert tessera._device.host() == tessera.Host("cpu")
 
 
 # Kernels.
