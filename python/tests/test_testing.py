@@ -362,6 +362,17 @@ def test_gradients_that_are_no_numbers_or_not_there_are_wrong():
         tessera.testing.gradcheck(lambda x: x * x, (x,), backward=lambda g, x: None)
 
 
+def test_files_that_cannot_be_compared(tmp_path):
+    for name, text in (("missing", None), ("empty", ""), ("garbage", "no record\n")):
+        path = tmp_path / name
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(tessera.ArgumentError, match=name):
+            testing.compare(path, path)
+        with pytest.raises(tessera.ArgumentError, match=name):
+            testing.report(path, out=tmp_path / "out.md")
+
+
 def test_integers_count_with_all_their_digits():
     with pytest.raises(AssertionError):
         testing.assert_close(np.array([2**60 + 1]), np.array([2**60]))
