@@ -366,6 +366,11 @@ def test_norms_take_what_autocast_gives():
     assert norm.weight.grad.dtype == torch.float32
 
 
+def test_an_approximation_that_there_is_none_of():
+    with pytest.raises(tessera.ArgumentError, match="`none` or `tanh`"):
+        tessera.torch.GELU("foo")(torch.ones(3))
+
+
 def test_swap_keeps_objects_and_says_what_it_did():
     model = torch.nn.Sequential(
         torch.nn.LayerNorm(8),

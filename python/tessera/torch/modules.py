@@ -78,10 +78,16 @@ class SiLU(torch.nn.SiLU):
 
 
 class GELU(torch.nn.GELU):
-    """``x * Phi(x)``, element by element, or its approximation by a hyperbolic tangent."""
+    """``x * Phi(x)``, element by element, or its approximation by a hyperbolic tangent.
+
+    Raises:
+        ArgumentError: ``approximate`` is neither ``none`` nor ``tanh``.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation."""
+        if self.approximate not in ("none", "tanh"):
+            raise errors.ArgumentError(f"GELU: `approximate` is `none` or `tanh`, not {self.approximate!r}")
         return functional.gelu_tanh(input) if self.approximate == "tanh" else functional.gelu(input)
 
 
