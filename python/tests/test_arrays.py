@@ -174,6 +174,23 @@ def test_jax_arrays_are_read_and_never_written():
         copied(x, np.zeros(100, bool))
 
 
+def test_axes_of_results_by_name():
+    x = np.array([[3, 1, 2], [7, 9, 8]], np.float32)
+    values, indices = tessera.ops.top_k(x, k=2)
+    assert values.tolist() == [[3, 2], [9, 8]] and indices.tolist() == [[0, 2], [1, 2]]
+    dense = np.array([[1, 0, 2], [0, 0, 3]], np.float32)
+    parts = np.array([1, 2, 3], np.float32), np.array([0, 2, 2], np.int64), np.array([0, 2, 3], np.uint32)
+    vector = np.array([1, 10, 100], np.float32)
+    for sizes in ({}, {"m": 2}):
+        assert same(tessera.ops.spmv(*parts, vector, **sizes), dense @ vector)
+    assert same(tessera.ops.csr_to_dense(*parts, n=3), dense)
+    given = np.zeros((2, 2), np.float32)
+    assert tessera.ops.top_k(x, k=2, out=given)[0] is given and same(given, values)
+    for wrong, error in ((-1, "cannot be"), ("a", "is none"), (1.5, "is none"), (4, "not 4 of 3")):
+        with pytest.raises(tessera.ArgumentError, match=error):
+            tessera.ops.top_k(x, k=wrong)
+
+
 def test_operators_give_jax_what_is_jax_s():
     jax = pytest.importorskip("jax")
     x = jax.numpy.linspace(-1, 1, 40, dtype=jax.numpy.bfloat16).reshape(4, 10)

@@ -371,6 +371,26 @@ def test_an_approximation_that_there_is_none_of():
         tessera.torch.GELU("foo")(torch.ones(3))
 
 
+@pytest.mark.parametrize("integer", [torch.int64, torch.uint8, torch.int16])
+def test_indices_of_any_width(integer):
+    logits, target, table = torch.randn(5, 9), torch.randint(9, (5,)), torch.randn(9, 4)
+    want = torch.nn.functional.cross_entropy(logits, target, reduction="none")
+    for call in (functional.cross_entropy, tessera.ops.cross_entropy):
+        torch.testing.assert_close(call(logits, target.to(integer), ignore_index=-100)[0], want)
+    for call in (functional.embedding, tessera.ops.embedding):
+        torch.testing.assert_close(call(table, target.to(integer)), table[target])
+    assert functional.embedding(table.to("meta"), target.to("meta", integer)).shape == (5, 4)
+    mask = logits[0] > 0
+    for call in (functional.masked_select, tessera.ops.masked_select):
+        values, count = call(logits[0], mask)
+        torch.testing.assert_close(values[: int(count)], logits[0][mask])
+    given = logits.clone().requires_grad_()
+    functional.cross_entropy(given, target.to(integer), ignore_index=-100)[0].sum().backward()
+    want = logits.clone().requires_grad_()
+    torch.nn.functional.cross_entropy(want, target, reduction="sum").backward()
+    torch.testing.assert_close(given.grad, want.grad)
+
+
 def test_swap_keeps_objects_and_says_what_it_did():
     model = torch.nn.Sequential(
         torch.nn.LayerNorm(8),

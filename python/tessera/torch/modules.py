@@ -119,15 +119,8 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
         if target.is_floating_point():
             raise errors.ArgumentError("CrossEntropyLoss takes class numbers, and is given probabilities: `torch.nn.CrossEntropyLoss` takes these")
         logits = input.movedim(1, -1) if input.dim() > 1 else input
-        labels = _labels(target)
-        losses, _ = functional.cross_entropy(logits, labels, ignore_index=self.ignore_index)
+        losses, _ = functional.cross_entropy(logits, target, ignore_index=self.ignore_index)
         return _reduced(losses, target, self.ignore_index, self.reduction).to(input.dtype)
-
-
-def _labels(target: Tensor) -> Tensor:
-    """Class numbers in 32 bits; those that have more are numbers of no class there, too."""
-    bounds = torch.iinfo(torch.int32)
-    return target.to(torch.int64).clamp(bounds.min, bounds.max).to(torch.int32)
 
 
 def _reduced(losses: Tensor, target: Tensor, ignored: int, reduction: str) -> Tensor:
@@ -171,7 +164,7 @@ class LinearCrossEntropyLoss(torch.nn.Module):
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss, in ``x``'s type."""
         weight = self.weight.to(x.dtype)
-        losses, _ = functional.linear_cross_entropy(x, weight, _labels(target), ignore_index=self.ignore_index)
+        losses, _ = functional.linear_cross_entropy(x, weight, target, ignore_index=self.ignore_index)
         return _reduced(losses, target, self.ignore_index, self.reduction).to(x.dtype)
 
 
