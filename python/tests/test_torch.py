@@ -366,6 +366,21 @@ def test_norms_take_what_autocast_gives():
     assert norm.weight.grad.dtype == torch.float32
 
 
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_losses_under_autocast_have_32_bits(reduction):
+    layer, x, target = torch.nn.Linear(8, 50), torch.randn(16, 8), torch.randint(50, (16,))
+    theirs = torch.nn.CrossEntropyLoss(reduction=reduction)
+    ours = tessera.torch.CrossEntropyLoss(reduction=reduction)
+    last = tessera.torch.LinearCrossEntropyLoss(8, 50, reduction=reduction)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = layer(x)
+        made, want = ours(logits, target), theirs(logits, target)
+        assert last(logits[:, :8], target).dtype == torch.float32
+    assert made.dtype == want.dtype == torch.float32
+    torch.testing.assert_close(made, want, rtol=1e-2, atol=1e-2)
+    assert ours(logits, target).dtype == torch.bfloat16
+
+
 def test_an_approximation_that_there_is_none_of():
     with pytest.raises(tessera.ArgumentError, match="`none` or `tanh`"):
         tessera.torch.GELU("foo")(torch.ones(3))

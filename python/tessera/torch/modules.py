@@ -120,7 +120,13 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
             raise errors.ArgumentError("CrossEntropyLoss takes class numbers, and is given probabilities: `torch.nn.CrossEntropyLoss` takes these")
         logits = input.movedim(1, -1) if input.dim() > 1 else input
         losses, _ = functional.cross_entropy(logits, target, ignore_index=self.ignore_index)
-        return _reduced(losses, target, self.ignore_index, self.reduction).to(input.dtype)
+        return _reduced(losses, target, self.ignore_index, self.reduction).to(_loss_type(input))
+
+
+def _loss_type(logits: Tensor) -> torch.dtype:
+    """The type of a loss: that of the logits, and 32 bits under ``torch.autocast``, where PyTorch computes losses in these."""
+    is_cast = logits.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(logits.device.type)
+    return torch.float32 if is_cast else logits.dtype
 
 
 def _reduced(losses: Tensor, target: Tensor, ignored: int, reduction: str) -> Tensor:
@@ -162,10 +168,10 @@ class LinearCrossEntropyLoss(torch.nn.Module):
         self.reduction = reduction
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        """The loss, in ``x``'s type."""
+        """The loss, in ``x``'s type, and in ``float32`` under ``torch.autocast``."""
         weight = self.weight.to(x.dtype)
         losses, _ = functional.linear_cross_entropy(x, weight, target, ignore_index=self.ignore_index)
-        return _reduced(losses, target, self.ignore_index, self.reduction).to(x.dtype)
+        return _reduced(losses, target, self.ignore_index, self.reduction).to(_loss_type(x))
 
 
 class SwiGLU(torch.nn.Module):
