@@ -240,6 +240,20 @@ def test_a_limit_on_compiling():
     launch(np.zeros(3200, np.float32), kernel=long, grid=(1,))
 
 
+def test_a_limit_on_compiling_to_a_text():
+    @ct.kernel
+    def long(x):
+        for i in ct.static_iter(range(200)):
+            ct.store(x, (i,), ct.load(x, (i,), (16,)) * i + 1)
+
+    with ct.compiler_timeout(1e-6), pytest.raises(ct.TileCompilerTimeoutError, match="was not compiled within"):
+        long.compile(np.zeros(3200, np.float32))
+    assert ".entry" in long.compile(np.zeros(3200, np.float32))
+    for wrong, error in (("a", TypeError), (0, ValueError), (float("nan"), ValueError)):
+        with pytest.raises(error, match="a positive number of seconds"), ct.compiler_timeout(wrong):
+            pass
+
+
 def test_no_gpu_is_told(caplog):
     class OnGpu:
         device = 0

@@ -10,12 +10,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use tessera::compile::CompileOptions;
 use tessera::driver::StreamHandle;
-use tessera::lang::{Builtin, Space};
+use tessera::lang::{ArgType, Builtin, Space};
 use tessera::runtime::{Device, DriverDevice, Kernel as Compiled, KernelError, LaunchGrid, Often, PreparedLaunch, Tensor, Value};
 
 use crate::array::refuse;
 use crate::constraint;
 use crate::device::{Host, Place, cuda};
+use crate::emit;
 use crate::error::{Failure, of_kernel, show};
 use crate::grid;
 use crate::guard::Guard;
@@ -153,7 +154,7 @@ impl Kernel {
         let asked = self.asked(py, (args, Some(keywords)), (LaunchGrid::Auto, None, None), None)?;
         let values = self.values(&asked, |given, name| given.on_host(py, name))?;
         let types = self.inner.argument_types(&values).map_err(|error| of_kernel(py, &error, self.indent))?;
-        py.detach(|| crate::emit::text(&self.inner, &types, target, emit)).map_err(|error| error.raise(py, self.indent))
+        self.text(py, &types, target, emit)
     }
 
     /// Its text at a level, for parameters of which only this is known, see `crate::constraint`.
@@ -171,7 +172,7 @@ impl Kernel {
         let types = named
             .map(|(name, given)| Ok((name.clone(), constraint::argument_type(&given, name)?)))
             .collect::<PyResult<Vec<_>>>()?;
-        py.detach(|| crate::emit::text(&self.inner, &types, target, emit)).map_err(|error| error.raise(py, self.indent))
+        self.text(py, &types, target, emit)
     }
 }
 
@@ -251,25 +252,14 @@ impl Kernel {
         named.map(|(name, argument)| Ok((name.as_ref(), argument.value(|given| tensor(given, name))?))).collect()
     }
 
-    /// Does what compiles, within the time that there is.
-    fn within<T>(
-        &self,
-        values: &[(&str, Value)],
-        asked: &Asked<'_>,
-        work: impl Fn(&Compiled, &[(&str, Value)], &CompileOptions) -> Result<T, KernelError>,
-    ) -> Result<T, Stopped> {
-        let limit = TIMEOUT.load(Ordering::Relaxed);
-        let begun = Instant::now();
-        let made = work(&self.inner, values, &asked.options).map_err(Stopped::Kernel)?;
-        match Duration::from_nanos(limit) {
-            Duration::ZERO => Ok(made),
-            limit if begun.elapsed() <= limit => Ok(made),
-            limit => Err(Stopped::TooLong(limit)),
-        }
+    fn on_cpu(&self, values: &[(&str, Value)], asked: &Asked<'_>) -> Result<PreparedLaunch, Stopped> {
+        within(|| self.inner.prepare(values, asked.grid, &asked.options, &Device::Cpu).map_err(Stopped::Kernel))
     }
 
-    fn on_cpu(&self, values: &[(&str, Value)], asked: &Asked<'_>) -> Result<PreparedLaunch, Stopped> {
-        self.within(values, asked, |kernel, values, options| kernel.prepare(values, asked.grid, options, &Device::Cpu))
+    /// Its text at a level, for arguments of these types.
+    fn text(&self, py: Python<'_>, types: &[(String, ArgType)], target: &str, emit: &str) -> PyResult<String> {
+        let made = py.detach(|| within(|| emit::text(&self.inner, types, target, emit)));
+        made.map_err(|stopped| self.raise(py, stopped))
     }
 
     fn raise(&self, py: Python<'_>, stopped: Stopped) -> PyErr {
@@ -279,6 +269,7 @@ impl Kernel {
                 let text = format!("`{}` was not compiled within {} s", self.inner.name(), limit.as_secs_f64());
                 Failure::plain("timeout", text).raise(py)
             }
+            Stopped::Asked(text) => Failure::plain("argument", text).raise(py),
         }
     }
 
@@ -354,9 +345,8 @@ impl Kernel {
             return Ok(Found { launch, notes: Vec::new(), is_kept: true });
         }
         let values = self.values(asked, |given, name| given.on_device(py, device, name))?;
-        let prepared = py.detach(|| {
-            self.within(&values, asked, |kernel, values, options| kernel.prepare_often(values, asked.grid, options, device))
-        });
+        let prepared = py
+            .detach(|| within(|| self.inner.prepare_often(&values, asked.grid, &asked.options, device).map_err(Stopped::Kernel)));
         let launch = Arc::new(prepared.map_err(|stopped| self.raise(py, stopped))?);
         self.refuse_readonly(py, asked, launch.prepared.written())?;
         let is_kept = form.is_some_and(|form| self.often.keep(form, &launch));
@@ -385,10 +375,20 @@ impl Kernel {
     }
 }
 
-/// Why a launch did not happen.
+/// Why nothing was compiled or launched.
 pub(crate) enum Stopped {
     Kernel(KernelError),
     TooLong(Duration),
+    /// What was asked for is not there.
+    Asked(String),
+}
+
+/// Does what compiles, within the time that there is.
+fn within<T>(work: impl FnOnce() -> Result<T, Stopped>) -> Result<T, Stopped> {
+    let limit = Duration::from_nanos(TIMEOUT.load(Ordering::Relaxed));
+    let begun = Instant::now();
+    let made = work()?;
+    if limit.is_zero() || begun.elapsed() <= limit { Ok(made) } else { Err(Stopped::TooLong(limit)) }
 }
 
 /// What there is to say of how a kernel was compiled.
