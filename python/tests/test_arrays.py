@@ -294,6 +294,26 @@ def test_arrays_that_share_memory():
     assert same(out, memory[:100] + memory[10:])
 
 
+@pytest.mark.parametrize("device", ["cpu", "emu"])
+def test_arrays_between_each_other_share_nothing(device):
+    @ct.kernel
+    def doubled(x, y):
+        ct.store(y, (ct.bid(0), 0), ct.load(x, (ct.bid(0), 0), (1, 16)) * 2)
+
+    fused = np.arange(4 * 3 * 16, dtype=np.float32).reshape(4, 3, 16)
+    want = fused.copy()
+    want[:, 1] = fused[:, 0] * 2
+    with tessera.use(device):
+        ct.launch(None, (4,), doubled, (fused[:, 0], fused[:, 1]))
+        assert same(fused, want)
+        columns = np.arange(4 * 32, dtype=np.float32).reshape(4, 32)
+        ct.launch(None, (4,), doubled, (columns[:, ::2], columns[:, 1::2]))
+        assert (columns[:, 1::2] == columns[:, ::2] * 2).all() and (columns[:, ::2] == np.arange(0, 128, 2).reshape(4, 16)).all()
+        for other in (columns[:, 1:17], columns[:, 2:18]):
+            with pytest.raises(tessera.ArgumentError, match="overlap"):
+                ct.launch(None, (4,), doubled, (columns[:, ::2], other))
+
+
 def test_read_only_arrays():
     x = np.arange(100, dtype=np.float32)
     x.flags.writeable = False
