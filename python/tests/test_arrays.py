@@ -314,6 +314,23 @@ def test_arrays_between_each_other_share_nothing(device):
                 ct.launch(None, (4,), doubled, (columns[:, ::2], other))
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_interrupts_of_an_array_s_library_pass(kind):
+    class Interrupted:
+        calls = 0
+
+        def __dlpack__(self, **_):
+            Interrupted.calls += 1
+            raise kind
+
+    with pytest.raises(kind):
+        ct.launch(None, (7,), copy, (Interrupted(), np.zeros(100, np.float32), 16))
+    assert Interrupted.calls == 1
+    with pytest.raises(tessera.ArgumentError, match="not today") as found:
+        ct.launch(None, (7,), copy, (Fails(), np.zeros(100, np.float32), 16))
+    assert isinstance(found.value.__cause__, RuntimeError)
+
+
 def test_read_only_arrays():
     x = np.arange(100, dtype=np.float32)
     x.flags.writeable = False
