@@ -87,8 +87,9 @@ def test_what_is_no_kernel_and_no_stream():
         copy(X, X, 16)
     with pytest.raises(TypeError, match="a Python function"):
         ct.kernel(3)
-    with pytest.raises(tessera.ArgumentError, match="no stream"):
-        ct.launch(object(), (1,), copy, (X, X.copy(), 16))
+    for stream in (object(), -1, 1 << 64):
+        with pytest.raises(tessera.ArgumentError, match="no stream"):
+            ct.launch(stream, (1,), copy, (X, X.copy(), 16))
     with pytest.raises(tessera.TileError, match="programmatically"):
         ct.launch(None, (1,), copy, (X, X.copy(), 16), programmatic_dependent_launch=True)
 
