@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import operator
+import pickle
 import sys
 import threading
 import types
 import warnings
+from collections.abc import Iterable
 
 from . import _device, _live, _native, errors
 
@@ -49,6 +52,8 @@ class Kernel:
         # The kernel as the compiler has it: without objects that are compiled in, and by these.
         self._compiled: _native.Kernel | None = None
         self._compiled_with: dict[tuple, _native.Kernel] = {}
+        if function.__name__ == "<lambda>" or inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise TypeError(f"a kernel is a function that is made by `def` and neither waits nor yields, which `{function.__qualname__}` is not")
         functools.update_wrapper(self, function)
 
     def _native(self) -> _native.Kernel:
@@ -113,7 +118,7 @@ class Kernel:
             TileError: a kernel that does not compile.
             KernelFault: a kernel that does something wrong while it runs.
         """
-        self._launch(args, grid, stream, block, keywords, config)
+        self._launch(args, grid, stream, block, keywords, _choices(config))
 
     def _launch(self, args, grid, stream, block=None, keywords=None, config=None) -> None:
         # A launch costs a few microseconds: there is little here.
@@ -137,7 +142,7 @@ class Kernel:
             TileError: a kernel that does not compile.
         """
         native, passed, _ = self._for(tuple(args), None)
-        return tuple(native.written(passed, grid, block, config))
+        return tuple(native.written(passed, grid, block, _choices(config)))
 
     def compile(self, *args, target: str | None = None, emit: str = "ptx", **keywords) -> str:
         """The kernel's text at a level, for arguments like these: ``schedule`` or ``ptx``.
@@ -174,10 +179,44 @@ def _plain(value):
         return {str(name): _plain(inner) for name, inner in value.items()}
     if isinstance(value, str):
         return value
+    def __copy__(self) -> Kernel:
+        return self
+
+    def __deepcopy__(self, _) -> Kernel:
+        # As functions, which never are copied.
+        return self
+
+    def __reduce__(self) -> str:
+        """A kernel is pickled as functions are: by its name in its module.
+
+        Raises:
+            PicklingError: the name does not stand for it there.
+        """
+        function = self.__tessera_function__
+        found = sys.modules.get(function.__module__)
+        for name in function.__qualname__.split("."):
+            found = getattr(found, name, None)
+        if found is not self:
+            raise pickle.PicklingError(
+                f"`{function.__module__}.{function.__qualname__}` is not this kernel: kernels are pickled by name, so that one has to stand in a module "
+                "or a class, under its function's name"
+            )
+        return function.__qualname__
+
     try:
         return int(operator.index(value))
-    except TypeError:
-        return [_plain(inner) for inner in value]
+    except TypeError as error:
+        if not isinstance(value, Iterable):
+            raise TypeError(f"a choice of a tuning space is an integer or a truth value, not {value!r}") from error
+    return [_plain(inner) for inner in value]
+
+
+def _choices(config: dict) -> dict[str, int]:
+    """Choices of a schedule as integers."""
+    try:
+        return {name: operator.index(value) for name, value in config.items()}
+    except TypeError as error:
+        raise errors.ArgumentError(f"choices of a schedule are integers: {config!r}") from error
 
 
 def launch(stream, grid, kernel, kernel_args, /, *, programmatic_dependent_launch: bool = False) -> None:
@@ -201,7 +240,9 @@ def launch(stream, grid, kernel, kernel_args, /, *, programmatic_dependent_launc
 
 def _tell(printed: str, notes: list[str]) -> None:
     """Gives what a kernel printed, and what there is to say of how it was compiled."""
-    sys.stdout.write(printed)
+    # A program without a console has nowhere to print.
+    if printed and sys.stdout is not None:
+        sys.stdout.write(printed)
     for note in notes:
         _LOG.warning("%s", note)
         warnings.warn(note, errors.TesseraWarning, stacklevel=4)
@@ -267,5 +308,11 @@ class OwnKernel(Kernel):
     @classmethod
     def autotune(cls, **options):
         """A kernel with a space of choices: ``space=dict(BLOCK_M=[64, 128])``, ``key=["M", "N"]``. The compiler's model chooses; ``tessera tune``
-        measures."""
+        measures.
+
+        Raises:
+            TypeError: there is no space.
+        """
+        if not options.get("space"):
+            raise TypeError("a kernel is tuned over a space of choices: `autotune(space=dict(BLOCK_M=[64, 128]))`")
         return lambda inner: cls(inner, **options)

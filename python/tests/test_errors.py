@@ -135,6 +135,32 @@ def test_one_choice_in_several_threads_and_in_any_order():
     assert tessera._device.host() == tessera.Host("cpu")
 
 
+def test_choices_of_schedules_are_integers():
+    @tessera.kernel
+    def doubled(x: tessera.Tensor["N", tessera.dtype]):  # noqa: F821
+        tessera.tile.store(x, tessera.tile.load(x) * 2)
+
+    with pytest.raises(tessera.ArgumentError, match="choices of a schedule are integers"):
+        doubled.launch((X.copy(),), BLOCK_N="a")
+    for wrong, says in (({"key": ["N"]}, "over a space"), ({"space": {}}, "over a space")):
+        with pytest.raises(TypeError, match=says):
+            tessera.kernel.autotune(**wrong)
+    with pytest.raises(TypeError, match="an integer or a truth value, not 1.5"):
+        tessera.kernel.autotune(space={"BLOCK_N": [1.5]})(doubled.__wrapped__).launch((X.copy(),))
+
+
+def test_programs_without_a_console(monkeypatch):
+    @ct.kernel
+    def prints(x):
+        ct.printf("%d\n", ct.bid(0))
+        ct.store(x, (0,), ct.load(x, (0,), (16,)) + 1)
+
+    x = X.copy()
+    monkeypatch.setattr(sys, "stdout", None)
+    launch(x, kernel=prints, grid=(1,))
+    assert x[0] == X[0] + 1
+
+
 # Kernels.
 
 
@@ -154,6 +180,13 @@ def test_mistakes_have_the_place_that_editors_show():
     (diagnostic,) = error.diagnostics
     assert diagnostic["id"] == "unknown-name" and diagnostic["severity"] == "error" and isinstance(error, ct.TileSyntaxError)
     assert str(error).startswith("error[unknown-name]: the name `undefined`") and "help" in str(error)
+
+
+def helped(function):
+    if True:
+        @ct.kernel
+        def kernel(x): ct.store(x, (0,), function(ct.load(x, (0,), (16,))))  # fmt: skip
+    return kernel
 
 
 def test_classes_of_mistakes():
@@ -193,7 +226,7 @@ def test_kernels_without_a_text():
     with pytest.raises(tessera.SourceError, match="define them in a file or a notebook cell"):
         launch(X, kernel=names["k"])
     with pytest.raises(OSError):
-        launch(X, kernel=ct.kernel(eval("lambda x: None")))
+        launch(X.copy(), kernel=helped(eval("lambda v: v")))
 
 
 def test_a_file_that_was_changed_since_it_was_imported(tmp_path, monkeypatch):
