@@ -13,8 +13,11 @@ import types
 import warnings
 from collections.abc import Iterable
 
-from . import _device, _live, _native, errors
+from . import _device, _live, _native, _objects, errors
 
+
+#: Kernels that are kept of one function for objects that are compiled in; beyond them the oldest is let go of.
+_MOST = 256
 
 #: Says what is warned of, too, to programs that set up logging; others hear nothing of it.
 _LOG = logging.getLogger("tessera")
@@ -46,14 +49,14 @@ class Kernel:
     def __init__(self, function: types.FunctionType, hints: dict | None = None):
         if not isinstance(function, types.FunctionType):
             raise TypeError(f"a kernel is a Python function, not {type(function).__name__}: write `@kernel` directly before `def`")
+        if function.__name__ == "<lambda>" or inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise TypeError(f"a kernel is a function that is made by `def` and neither waits nor yields, which `{function.__qualname__}` is not")
         self.__tessera_function__ = function
         self._hints = dict(hints or {})
         self._lock = threading.RLock()
         # The kernel as the compiler has it: without objects that are compiled in, and by these.
         self._compiled: _native.Kernel | None = None
         self._compiled_with: dict[tuple, _native.Kernel] = {}
-        if function.__name__ == "<lambda>" or inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-            raise TypeError(f"a kernel is a function that is made by `def` and neither waits nor yields, which `{function.__qualname__}` is not")
         functools.update_wrapper(self, function)
 
     def _native(self) -> _native.Kernel:
@@ -66,25 +69,29 @@ class Kernel:
 
     def _native_with(self, objects: dict[str, object]) -> _native.Kernel:
         """The same for objects that are compiled in, by the names of parameters."""
-        key = tuple((name, _live.key_of(value)) for name, value in objects.items())
+        key = tuple((name, _objects.key_of(value)) for name, value in objects.items())
         compiled = self._compiled_with.get(key)
         if compiled is None or not compiled.holds():
             with self._lock:
-                compiled = self._compiled_with[key] = self._read(objects)
+                compiled = self._read(objects)
+                self._compiled_with.pop(key, None)
+                while len(self._compiled_with) >= _MOST:
+                    del self._compiled_with[next(iter(self._compiled_with))]
+                self._compiled_with[key] = compiled
         return compiled
 
     def _read(self, objects: dict[str, object] | None) -> _native.Kernel:
         captured = _live.capture(self.__tessera_function__, self._style, self._decorator(), objects)
-        return _native.Kernel(captured.root, captured.kernel, captured.modules, captured.indent, captured.guards)
+        return _native.Kernel(captured.root, captured.kernel, captured.modules, captured.guards)
 
     def _for(self, args: tuple, keywords: dict | None) -> tuple[_native.Kernel, tuple, dict | None]:
         """The kernel for arguments, and those of them that it still takes: objects of dataclasses and enumerations are compiled in."""
-        if not _live.some_are_compiled_in(args) and not (keywords and _live.some_are_compiled_in(keywords.values())):
+        if not _objects.some_are_compiled_in(args) and not (keywords and _objects.some_are_compiled_in(keywords.values())):
             return self._native(), args, keywords
         keywords = keywords or {}
         code = self.__tessera_function__.__code__
         named = list(zip(code.co_varnames[: code.co_argcount], args, strict=False))
-        objects = {name: value for name, value in [*named, *keywords.items()] if _live.is_compiled_in(value)}
+        objects = {name: value for name, value in [*named, *keywords.items()] if _objects.is_compiled_in(value)}
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         if len(named) < len(args) or not set(objects) <= set(parameters) or not set(keywords).isdisjoint(name for name, _ in named):
             # What is wrong is said as for other arguments.
@@ -169,16 +176,6 @@ class Kernel:
     def __get__(self, instance, owner=None):
         return self
 
-    def __repr__(self) -> str:
-        return f"<kernel {self.__qualname__}>"
-
-
-def _plain(value):
-    """Options of a tuning space with tuples, ranges and numbers of other libraries as lists and integers."""
-    if isinstance(value, dict):
-        return {str(name): _plain(inner) for name, inner in value.items()}
-    if isinstance(value, str):
-        return value
     def __copy__(self) -> Kernel:
         return self
 
@@ -203,6 +200,16 @@ def _plain(value):
             )
         return function.__qualname__
 
+    def __repr__(self) -> str:
+        return f"<kernel {self.__qualname__}>"
+
+
+def _plain(value):
+    """Options of a tuning space with tuples, ranges and numbers of other libraries as lists and integers."""
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, str):
+        return value
     try:
         return int(operator.index(value))
     except TypeError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import linecache
 import logging
 import signal
 import sys
@@ -182,11 +184,62 @@ def test_mistakes_have_the_place_that_editors_show():
     assert str(error).startswith("error[unknown-name]: the name `undefined`") and "help" in str(error)
 
 
+def helper(v):
+    return v + undefined  # noqa: F821
+
+
+class Helpers:
+    @staticmethod
+    def helper(v):
+        return v + undefined  # noqa: F821
+
+
+FIVE = 5
+wrong_lambda = lambda v: v + undefined  # noqa: E731, F821
+
+
 def helped(function):
     if True:
         @ct.kernel
         def kernel(x): ct.store(x, (0,), function(ct.load(x, (0,), (16,))))  # fmt: skip
     return kernel
+
+
+@ct.kernel
+def behind_a_default(x, s=FIVE, t=(1,
+                                   FIVE)): ct.store(x, (0,), undefined)  # fmt: skip  # noqa: F821
+
+
+@ct.kernel
+def behind_an_object(x, config, /, *, s=(FIVE), other=3): ct.store(x, (0,), undefined)  # fmt: skip  # noqa: F821
+
+
+@dataclasses.dataclass
+class Given:
+    a: int = 1
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: launch(X.copy(), kernel=helped(helper)),
+        lambda: launch(X.copy(), kernel=helped(Helpers.helper)),
+        lambda: launch(X.copy(), kernel=helped(wrong_lambda)),
+        lambda: launch(X.copy(), kernel=behind_a_default),
+        lambda: behind_an_object[1](X.copy(), Given()),
+        lambda: behind_an_object[1](X.copy(), Given(), other=Given()),
+    ],
+    ids=["helper", "static", "lambda", "default", "object", "objects"],
+)
+def test_columns_are_those_of_the_file(start):
+    with pytest.raises(SyntaxError) as found:
+        start()
+    error = found.value
+    line = linecache.getline(error.filename, error.lineno)
+    assert (error.offset, error.end_offset) == (line.index("undefined") + 1, line.index("undefined") + 1 + len("undefined"))
+    assert f"{__file__}:{error.lineno}:{error.offset}" in str(error)
+    assert error.text[error.offset - 1 : error.end_offset - 1] == "undefined"
+    assert "FIVE" not in line or error.text == line.rstrip("\n"), "what the file says, not what stands for it"
 
 
 def test_classes_of_mistakes():

@@ -20,7 +20,7 @@ use crate::emit;
 use crate::error::{Failure, of_kernel, show};
 use crate::grid;
 use crate::guard::Guard;
-use crate::live::{Texts, root};
+use crate::live::{Text, Texts, root};
 use crate::often::{self, Form, Launches};
 use crate::stage::Stage;
 use crate::stream;
@@ -36,7 +36,6 @@ pub(crate) struct Kernel {
     parameters: Vec<String>,
     /// Of each parameter, whether its value is compiled in.
     constants: Vec<bool>,
-    indent: usize,
     often: Launches,
     guards: Vec<Guard>,
 }
@@ -73,17 +72,16 @@ impl Kernel {
         py: Python<'_>,
         root_name: &str,
         kernel: &str,
-        modules: BTreeMap<String, (String, String, Option<String>)>,
-        indent: usize,
+        modules: BTreeMap<String, Text>,
         guards: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<Kernel> {
         let texts = Texts::new(modules);
         let first = root(&texts, root_name)?;
-        let inner = py.detach(|| Compiled::from_live(first, &texts, kernel)).map_err(|error| of_kernel(py, &error, indent))?;
+        let inner = py.detach(|| Compiled::from_live(first, &texts, kernel)).map_err(|error| of_kernel(py, &error))?;
         let parameters: Vec<String> = inner.parameters().into_iter().map(|(name, _)| name.to_owned()).collect();
         let constants = parameters.iter().map(|name| inner.is_constant(name)).collect();
         let guards = guards.iter().map(Guard::of).collect::<PyResult<_>>()?;
-        Ok(Kernel { inner, parameters, constants, indent, often: Launches::default(), guards })
+        Ok(Kernel { inner, parameters, constants, often: Launches::default(), guards })
     }
 
     /// Whether the names that it uses still stand for what they stood for when it was read.
@@ -153,7 +151,7 @@ impl Kernel {
     ) -> PyResult<String> {
         let asked = self.asked(py, (args, Some(keywords)), (LaunchGrid::Auto, None, None), None)?;
         let values = self.values(&asked, |given, name| given.on_host(py, name))?;
-        let types = self.inner.argument_types(&values).map_err(|error| of_kernel(py, &error, self.indent))?;
+        let types = self.inner.argument_types(&values).map_err(|error| of_kernel(py, &error))?;
         self.text(py, &types, target, emit)
     }
 
@@ -264,7 +262,7 @@ impl Kernel {
 
     fn raise(&self, py: Python<'_>, stopped: Stopped) -> PyErr {
         match stopped {
-            Stopped::Kernel(error) => of_kernel(py, &error, self.indent),
+            Stopped::Kernel(error) => of_kernel(py, &error),
             Stopped::TooLong(limit) => {
                 let text = format!("`{}` was not compiled within {} s", self.inner.name(), limit.as_secs_f64());
                 Failure::plain("timeout", text).raise(py)
@@ -298,7 +296,7 @@ impl Kernel {
                     if let KernelError::Fault { printed, .. } = &error {
                         show(py, printed);
                     }
-                    of_kernel(py, &error, self.indent)
+                    of_kernel(py, &error)
                 });
                 Ok((printed?, notes(&launch)))
             }
@@ -310,7 +308,7 @@ impl Kernel {
                 let staged = asked.with(staged.collect::<PyResult<_>>()?);
                 let stream = device.stream().handle();
                 let Found { launch, notes, .. } = self.found(py, &staged, (device, emulated.number), stream)?;
-                let printed = emulated.run(py, self.indent, || {
+                let printed = emulated.run(py, || {
                     let is_constant = |name: &str| self.is_constant(name);
                     often::enqueue(&launch, stream, &staged.names, &staged.arguments, is_constant)?;
                     device.stream().synchronize().map_err(|error| launch.stopped(error))

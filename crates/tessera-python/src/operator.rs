@@ -178,7 +178,7 @@ impl Call {
         {
             let stream = stream::handle(py, stream, device.properties().ordinal)?;
             let ready = stream::wait_for(device, stream, given.iter().map(|(_, given)| given));
-            ready.and_then(|()| stream::let_go_behind(device, stream)).map_err(|error| of_kernel(py, &error, 0))?;
+            ready.and_then(|()| stream::let_go_behind(device, stream)).map_err(|error| of_kernel(py, &error))?;
         }
         let tensor = |(name, given): &(String, Given)| match (&place, &stage) {
             (_, Some(stage)) => stage.tensor(py, given, name),
@@ -240,7 +240,7 @@ impl Call {
         arrays: &[Given],
         stream: StreamHandle,
     ) -> PyResult<()> {
-        self.wait_for(device, stream, arrays).map_err(|error| of_kernel(py, &error, 0))?;
+        self.wait_for(device, stream, arrays).map_err(|error| of_kernel(py, &error))?;
         let address = |source: Source| match source {
             Source::Result(number) => arrays[number].address,
             Source::Given(name, _) => match self.given.iter().find(|(own, _)| own == name) {
@@ -277,7 +277,7 @@ impl Call {
                 let tensors = results(wanted, arrays, |given, name| given.on_host(py, name))?;
                 let launches = prepared(py, resolved, &tensors)?;
                 let ran = py.detach(|| launches.iter().try_for_each(|launch| launch.run_with(options).map(drop)));
-                ran.map_err(|error| of_kernel(py, &error, 0))
+                ran.map_err(|error| of_kernel(py, &error))
             }
             Where::Gpu(device) => {
                 let stream = stream::handle(py, stream, device.properties().ordinal)?;
@@ -296,7 +296,7 @@ impl Call {
                 let launches = prepared(py, resolved, &tensors)?;
                 let ready = self.wait_for(device, stream, arrays);
                 let queued = ready.and_then(|()| py.detach(|| stream::enqueue(device, &launches, stream)));
-                queued.map_err(|error| of_kernel(py, &error, 0))
+                queued.map_err(|error| of_kernel(py, &error))
             }
             Where::Host(Place::Emulator(emulated)) => {
                 // Results that were given have their places among the arguments already.
@@ -306,7 +306,7 @@ impl Call {
                 let own = Stage::new(py, &emulated.device, &fresh)?;
                 let tensors = results(wanted, arrays, |given, name| own.tensor(py, given, name))?;
                 let launches = prepared(py, resolved, &tensors)?;
-                emulated.run(py, 0, || launches.iter().try_for_each(PreparedLaunch::run))?;
+                emulated.run(py, || launches.iter().try_for_each(PreparedLaunch::run))?;
                 own.bring_back(py, fresh.iter().copied())?;
                 for output in wanted.iter().filter(|output| output.given.is_some()) {
                     updated.extend(self.given.iter().filter(|(name, _)| name == output.name).map(|(_, given)| given));
