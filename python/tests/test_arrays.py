@@ -331,6 +331,28 @@ def test_interrupts_of_an_array_s_library_pass(kind):
     assert isinstance(found.value.__cause__, RuntimeError)
 
 
+@pytest.mark.parametrize("device", ["cpu", "emu"])
+def test_autograd_knows_that_a_kernel_has_written(device):
+    torch = pytest.importorskip("torch")
+    x, y = torch.arange(100.0), torch.zeros(100)
+    versions = x._version, y._version
+    with tessera.use(device):
+        ct.launch(None, (7,), copy, (x, y, 16))
+        assert x._version == versions[0] and y._version > versions[1]
+        version = y._version
+        tessera.ops.relu(x, out=y)
+        assert x._version == versions[0] and y._version > version
+        weight = torch.ones(100, requires_grad=True)
+        product = (weight * y).sum()
+        ct.launch(None, (7,), copy, (x, y, 16))
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            product.backward()
+        with torch.inference_mode():
+            free = torch.zeros(100)
+        ct.launch(None, (7,), copy, (x, free, 16))
+        assert same(free.numpy(), x.numpy())
+
+
 def test_read_only_arrays():
     x = np.arange(100, dtype=np.float32)
     x.flags.writeable = False
@@ -394,8 +416,10 @@ def test_what_is_no_array_for_kernels(make, says):
         (lambda torch: torch.zeros(100, dtype=torch.complex64).conj().imag[:, None], "lazily"),
         (lambda torch: torch.zeros(100, dtype=torch.complex64), "complex64"),
         (lambda torch: freed(torch), "freed"),
+        (lambda torch: torch.zeros(10, 10).to_mkldnn(), "layout"),
+        (lambda torch: traced(torch), "`FakeTensor` has no memory.*custom_op"),
     ],
-    ids=["meta", "sparse", "conjugated", "negated", "negated column", "complex", "freed"],
+    ids=["meta", "sparse", "conjugated", "negated", "negated column", "complex", "freed", "mkldnn", "traced"],
 )
 def test_tensors_that_have_no_memory_for_kernels(make, says):
     torch = pytest.importorskip("torch")
@@ -407,6 +431,13 @@ def freed(torch):
     tensor = torch.zeros(100)
     tensor.untyped_storage().resize_(0)
     return tensor
+
+
+def traced(torch):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.zeros(100)
 
 
 def test_a_tensor_on_a_gpu_that_is_not_there(place):

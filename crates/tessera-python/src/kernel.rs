@@ -24,6 +24,7 @@ use crate::live::{Text, Texts, root};
 use crate::often::{self, Form, Launches};
 use crate::stage::Stage;
 use crate::stream;
+use crate::torch;
 use crate::value::Argument;
 
 /// Nanoseconds that compiling may take; 0 for as long as it takes.
@@ -285,12 +286,20 @@ impl Kernel {
         Ok(())
     }
 
+    /// Tells the libraries of arrays that these are going to be written.
+    fn change<'a>(&self, py: Python<'_>, asked: &Asked<'_>, written: impl Iterator<Item = &'a str>) -> PyResult<()> {
+        let of = |name: &'a str| asked.names.iter().zip(&asked.arguments).filter(move |(own, _)| *own == name);
+        let arrays = written.flat_map(of).flat_map(|(_, argument)| argument.arrays());
+        torch::change(py, arrays.map(|given| &given.owner))
+    }
+
     fn on_host(&self, py: Python<'_>, asked: &Asked<'_>, host: &Host) -> PyResult<(String, Vec<String>)> {
         match host.place(py)? {
             Place::Cpu(options) => {
                 let values = self.values(asked, |given, name| given.on_host(py, name))?;
                 let launch = py.detach(|| self.on_cpu(&values, asked)).map_err(|stopped| self.raise(py, stopped))?;
                 self.refuse_readonly(py, asked, launch.written())?;
+                self.change(py, asked, launch.written())?;
                 let ran = py.detach(|| launch.run_with(&options));
                 let printed = ran.map_err(|error| {
                     if let KernelError::Fault { printed, .. } = &error {
@@ -308,6 +317,7 @@ impl Kernel {
                 let staged = asked.with(staged.collect::<PyResult<_>>()?);
                 let stream = device.stream().handle();
                 let Found { launch, notes, .. } = self.found(py, &staged, (device, emulated.number), stream)?;
+                self.change(py, asked, launch.prepared.written())?;
                 let printed = emulated.run(py, || {
                     let is_constant = |name: &str| self.is_constant(name);
                     often::enqueue(&launch, stream, &staged.names, &staged.arguments, is_constant)?;
@@ -361,6 +371,7 @@ impl Kernel {
     ) -> PyResult<(String, Vec<String>)> {
         let stream = stream::handle(py, stream, device.properties().ordinal)?;
         let Found { launch, notes, is_kept } = self.found(py, asked, (device, device.properties().ordinal.into()), stream)?;
+        self.change(py, asked, launch.prepared.written())?;
         let arrays = asked.arguments.iter().flat_map(Argument::arrays);
         let queued = stream::wait_for(device, stream, arrays)
             .and_then(|()| often::enqueue(&launch, stream, &asked.names, &asked.arguments, |name| self.is_constant(name)));

@@ -22,6 +22,7 @@ use crate::error::{of_call, of_kernel};
 use crate::often::Form;
 use crate::stage::Stage;
 use crate::stream;
+use crate::torch;
 use crate::value::array;
 
 /// What an operator is, for Python: its name, what it computes, variants, the default one, precisions, and the name of its gradient's.
@@ -216,6 +217,9 @@ impl Call {
                 return Err(refuse(py, format!("`{name}` is written, and the array must not be: pass another one")));
             }
         }
+        // Results that were made for the call are nobody else's yet.
+        let given = |(_, array): &(&str, &Given)| self.given.iter().any(|(_, own)| own.address == array.address);
+        torch::change(py, names.iter().copied().zip(&arrays).filter(given).map(|(_, array)| &array.owner))?;
         match &self.plan {
             Planned::Again(kept) => {
                 let Where::Gpu(device) = &self.place else { bug!("a call that is kept is on a GPU") };
