@@ -406,6 +406,13 @@ def test_indices_of_any_width(integer):
     torch.testing.assert_close(given.grad, want.grad)
 
 
+def test_a_product_of_no_batches():
+    for call in (functional.gemm, tessera.ops.gemm):
+        for shape in ((0, 2, 3), (2, 0, 3), (2, 2, 0)):
+            a, b = torch.ones(shape), torch.ones(shape[0], shape[2], 4)
+            assert torch.equal(call(a, b), a @ b)
+
+
 def test_swap_keeps_objects_and_says_what_it_did():
     model = torch.nn.Sequential(
         torch.nn.LayerNorm(8),
