@@ -175,7 +175,8 @@ def test_gradients_that_are_wrong_are_refused_in_every_format(dtype, seed):
 def test_formats_too_coarse_for_a_verdict_say_so():
     x = testing.random((4,), "float8_e5m2", seed=1)
     with pytest.raises(tessera.ArgumentError, match="`float8_e5m2` may change .*wider format"):
-        testing.gradcheck(lambda x: np.exp(x.astype(np.float32)).astype(x.dtype), [x], backward=lambda g, x: (g.astype(float) * np.exp(x.astype(float))).astype(x.dtype))
+        exp = lambda x: np.exp(x.astype(np.float32)).astype(x.dtype)  # noqa: E731
+        testing.gradcheck(exp, [x], backward=lambda g, x: (g.astype(float) * exp(x).astype(float)).astype(x.dtype))
 
 
 def test_steps_are_as_long_as_inputs_are_large():
@@ -369,8 +370,8 @@ def test_files_that_cannot_be_compared(tmp_path):
             path.write_text(text)
         with pytest.raises(tessera.ArgumentError, match=name):
             testing.compare(path, path)
-        with pytest.raises(tessera.ArgumentError, match=name):
-            testing.report(path, out=tmp_path / "out.md")
+    with pytest.raises(tessera.ArgumentError, match="missing"):
+        testing.report(tmp_path / "missing", out=tmp_path / "out.md")
 
 
 def test_integers_count_with_all_their_digits():

@@ -4,13 +4,13 @@ For a direction ``v`` and a random gradient ``g`` of the result, both sides of :
 
     sum g (f(x + h v) - f(x - h v))  =  sum (gradient of x for g) 2 h v
 
-are computed, with ``2 h v`` as what is left of it after rounding. The step is the third root of the format's unit round-off ``u``, times ``|x|`` where that
-is more than 1: at it what is left out of the series and what rounding loses are of one size.
+are computed, with ``2 h v`` as what is left of it after rounding. The step is the third root of the format's unit round-off ``u``, times ``|x|``
+where that is more than 1: at it what is left out of the series and what rounding loses are of one size.
 
-The sides may be a part of the right one apart, at most a quarter, and what the rounding of values makes of the left one, ``4 u |g f|``. In a format of
-few bits the latter can be more than the right side itself. So every second direction follows the signs of the gradient: there all terms of the right side add
-up, while what is rounded does not. Directions are added until what is rounded is a tenth of the right side at most, so that a gradient of twice or half
-the size, or of the other sign, cannot be taken for right; where they do not get there, nothing is said of the gradient.
+The sides may be a part of the right one apart, at most a quarter, and what the rounding of values makes of the left one, ``4 u |g f|``. In a format
+of few bits the latter can be more than the right side itself. So every second direction follows the signs of the gradient: there all terms of the
+right side add up, while what is rounded does not. Directions are added until what is rounded is a tenth of the right side at most, so that a gradient
+of twice or half the size, or of the other sign, cannot be taken for right; where they do not get there, nothing is said of the gradient.
 """
 
 from __future__ import annotations
@@ -48,14 +48,12 @@ class _Sides:
     rounded: float = 0.0
 
     def __add__(self, other: _Sides) -> _Sides:
-        return _Sides(
-            self.numeric + other.numeric, self.analytic + other.analytic, self.size + other.size, self.rounded + other.rounded
-        )
+        return _Sides(self.numeric + other.numeric, self.analytic + other.analytic, self.size + other.size, self.rounded + other.rounded)
 
     @property
     def is_clear(self) -> bool:
-        """Whether rounding could not hide a gradient of twice the size. One of nothing but zeros has no size."""
-        return self.size == 0 or self.rounded**0.5 <= _CLEAR * self.size
+        """Whether rounding could not hide a gradient of twice the size."""
+        return self.rounded**0.5 <= _CLEAR * self.size
 
     def ratio(self, allowed: float, at: int) -> float:
         """How far they are apart, over what is allowed.
@@ -141,10 +139,11 @@ def gradcheck(
                 along[at] = along.get(at, _Sides()) + sides
     for at, sides in along.items():
         worst = max(worst, sides.ratio(allowed, at))
-        if not sides.is_clear:
+        # A gradient of nothing but zeros has no size: it is held against all directions.
+        if sides.size and not sides.is_clear:
             raise errors.ArgumentError(
-                f"rounding in `{dtype_of(inputs[at]).name}` may change differences of values by {sides.rounded**0.5 / sides.size:.2g} of what the gradient "
-                f"of input {at} comes to in {_DIRECTIONS} directions, so that a wrong one could pass: check in a wider format, or with more elements"
+                f"rounding in `{dtype_of(inputs[at]).name}` may change differences of values by {sides.rounded**0.5 / sides.size:.2g} of what the "
+                f"gradient of input {at} comes to in {_DIRECTIONS} directions, so that a wrong one could pass: check in a wider format, or with more elements"
             )
     return worst
 
