@@ -1,4 +1,5 @@
-"""Arguments of launches that are compiled in: objects of dataclasses and enumerations, which no launch can pass."""
+"""Arguments of launches that are compiled in: objects of dataclasses and enumerations, which no launch can pass, and named tuples of constants, which
+would lose their names."""
 
 from __future__ import annotations
 
@@ -15,16 +16,25 @@ _PASSED: set[type] = set()
 
 def is_compiled_in(value) -> bool:
     """Whether an argument is an object that a launch cannot pass, and that stands for itself in the kernel's text: one of a dataclass or an
-    enumeration."""
+    enumeration, or a named tuple without arrays; one with arrays is passed as a plain tuple."""
     kind = type(value)
     known = _COMPILED_IN.get(kind)
     if known is None:
+        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+            return _is_constant(value)
         is_enum = issubclass(kind, enum.Enum) and not issubclass(kind, (int, float, str))
         known = (is_enum or dataclasses.is_dataclass(kind)) and not hasattr(kind, "__dlpack__") and dtypes.of(value) is None
         _COMPILED_IN[kind] = known
         if not known:
             _PASSED.add(kind)
     return known
+
+
+def _is_constant(value) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_constant, value))
+    plain = value is None or isinstance(value, (bool, int, float, str)) or _is_number(value) or dtypes.of(value) is not None
+    return plain or is_compiled_in(value)
 
 
 def some_are_compiled_in(values) -> bool:

@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import enum
 import pickle
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -228,6 +229,27 @@ def test_not_all_objects_are_kept():
     for number in range(260):
         assert run(scaled, Scale(number)) == number
     assert len(scaled._compiled_with) <= 256
+
+
+class Pair(NamedTuple):
+    a: object
+    b: object
+
+
+def test_named_tuples_keep_their_names():
+    @ct.kernel
+    def kernel(x, y, pair, constant: ct.Constant):
+        ct.store(y, (0,), ct.load(x, (0,), (16,)) + pair.a + pair.b.a + constant.b)
+
+    assert run(kernel, Pair(1, Pair(np.float32(20), "text")), Pair(ct.float32, 300)) == 321
+
+    @ct.kernel
+    def of_arrays(pair, y):
+        ct.store(y, (0,), ct.load(pair[0], (0,), (16,)) + pair[1])
+
+    y = np.zeros_like(X)
+    ct.launch(None, (1,), of_arrays, (Pair(X, 2.0), y))
+    assert (y == X + 2).all()
 
 
 # Methods.
