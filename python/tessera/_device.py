@@ -24,6 +24,10 @@ class Host:
         schedule: Which interleaving the emulator executes: ``eager``, ``lazy``, ``random`` or ``systematic``.
         seed: Fixes what ``random`` chooses.
         threads: Threads of the CPU's executor; all of the machine where it is ``None``.
+
+    Raises:
+        ValueError: a device that is none, or an option of the emulator for the CPU; a number that no option can be.
+        TypeError: an option of another kind.
     """
 
     device: str = "cpu"
@@ -41,11 +45,31 @@ class Host:
                 raise ValueError(f"`{name}` is for the emulator: use('emu', {name}={given!r})")
         if self.device == "cpu" and self.sanitize not in (None, "all"):
             raise ValueError("the CPU looks for everything or nothing: sanitize='all'")
+        for name in ("target", "sanitize", "schedule"):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, str):
+                raise errors.ArgumentError(f"`{name}` is a string, not {given!r}")
+        check_number("seed", self.seed, 0, 2**64 - 1)
+        if self.threads is not None:
+            check_number("threads", self.threads, 1, 2**32 - 1)
 
 
-#: The process's own choice, and what a `with` has put in its place in this thread or task.
+def check_number(name: str, given, least: int, most: int) -> None:
+    """Refuses an option that is no integer of a range.
+
+    Raises:
+        ArgumentError: no integer.
+        ArgumentValueError: one beyond the range.
+    """
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise errors.ArgumentError(f"`{name}` is an integer, not {given!r}")
+    if not least <= given <= most:
+        raise errors.ArgumentValueError(f"`{name}` is an integer from {least} to {most}, not {given}")
+
+
+#: The process's own choice, and the choices of `with` blocks around this place of this thread or task, the innermost last.
 _DEFAULT = Host()
-_CHOSEN: contextvars.ContextVar[Host | None] = contextvars.ContextVar("tessera_host", default=None)
+_CHOSEN: contextvars.ContextVar[tuple[use, ...]] = contextvars.ContextVar("tessera_host", default=())
 
 
 class use:
@@ -66,7 +90,6 @@ class use:
     def __init__(self, device: str, **options):
         global _DEFAULT
         self._host = Host(device, **options)
-        self._tokens: list[contextvars.Token] = []
         # It is not known yet whether a `with` follows, which puts this back.
         self._before: Host | None = _DEFAULT
         _DEFAULT = self._host
@@ -77,11 +100,16 @@ class use:
         if self._before is not None and _DEFAULT is self._host:
             _DEFAULT = self._before
         self._before = None
-        self._tokens.append(_CHOSEN.set(self._host))
+        _CHOSEN.set((*_CHOSEN.get(), self))
         return self._host
 
     def __exit__(self, *_):
-        _CHOSEN.reset(self._tokens.pop())
+        # Blocks may end in another order than that in which they nest: those of generators do.
+        around = _CHOSEN.get()
+        if self not in around:
+            return
+        last = len(around) - 1 - around[::-1].index(self)
+        _CHOSEN.set(around[:last] + around[last + 1 :])
 
 
 @contextlib.contextmanager
@@ -148,5 +176,5 @@ def host(**changes) -> Host:
         )
     _USED = True
     chosen = _CHOSEN.get()
-    found = _DEFAULT if chosen is None else chosen
+    found = chosen[-1]._host if chosen else _DEFAULT
     return replace(found, **changes) if changes else found

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import operator
+import pickle
 import sys
 import threading
 import types
 import warnings
+from collections.abc import Iterable
 
-from . import _device, _live, _native, errors
+from . import _device, _live, _native, _objects, errors
 
+
+#: Kernels that are kept of one function for objects that are compiled in; beyond them the oldest is let go of.
+_MOST = 256
 
 #: Says what is warned of, too, to programs that set up logging; others hear nothing of it.
 _LOG = logging.getLogger("tessera")
@@ -43,6 +49,8 @@ class Kernel:
     def __init__(self, function: types.FunctionType, hints: dict | None = None):
         if not isinstance(function, types.FunctionType):
             raise TypeError(f"a kernel is a Python function, not {type(function).__name__}: write `@kernel` directly before `def`")
+        if function.__name__ == "<lambda>" or inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise TypeError(f"a kernel is a function that is made by `def` and neither waits nor yields, which `{function.__qualname__}` is not")
         self.__tessera_function__ = function
         self._hints = dict(hints or {})
         self._lock = threading.RLock()
@@ -61,25 +69,29 @@ class Kernel:
 
     def _native_with(self, objects: dict[str, object]) -> _native.Kernel:
         """The same for objects that are compiled in, by the names of parameters."""
-        key = tuple((name, _live.key_of(value)) for name, value in objects.items())
+        key = tuple((name, _objects.key_of(value)) for name, value in objects.items())
         compiled = self._compiled_with.get(key)
         if compiled is None or not compiled.holds():
             with self._lock:
-                compiled = self._compiled_with[key] = self._read(objects)
+                compiled = self._read(objects)
+                self._compiled_with.pop(key, None)
+                while len(self._compiled_with) >= _MOST:
+                    del self._compiled_with[next(iter(self._compiled_with))]
+                self._compiled_with[key] = compiled
         return compiled
 
     def _read(self, objects: dict[str, object] | None) -> _native.Kernel:
         captured = _live.capture(self.__tessera_function__, self._style, self._decorator(), objects)
-        return _native.Kernel(captured.root, captured.kernel, captured.modules, captured.indent, captured.guards)
+        return _native.Kernel(captured.root, captured.kernel, captured.modules, captured.guards)
 
     def _for(self, args: tuple, keywords: dict | None) -> tuple[_native.Kernel, tuple, dict | None]:
         """The kernel for arguments, and those of them that it still takes: objects of dataclasses and enumerations are compiled in."""
-        if not _live.some_are_compiled_in(args) and not (keywords and _live.some_are_compiled_in(keywords.values())):
+        if not _objects.some_are_compiled_in(args) and not (keywords and _objects.some_are_compiled_in(keywords.values())):
             return self._native(), args, keywords
         keywords = keywords or {}
         code = self.__tessera_function__.__code__
         named = list(zip(code.co_varnames[: code.co_argcount], args, strict=False))
-        objects = {name: value for name, value in [*named, *keywords.items()] if _live.is_compiled_in(value)}
+        objects = {name: value for name, value in [*named, *keywords.items()] if _objects.is_compiled_in(value)}
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         if len(named) < len(args) or not set(objects) <= set(parameters) or not set(keywords).isdisjoint(name for name, _ in named):
             # What is wrong is said as for other arguments.
@@ -113,7 +125,7 @@ class Kernel:
             TileError: a kernel that does not compile.
             KernelFault: a kernel that does something wrong while it runs.
         """
-        self._launch(args, grid, stream, block, keywords, config)
+        self._launch(args, grid, stream, block, keywords, _choices(config))
 
     def _launch(self, args, grid, stream, block=None, keywords=None, config=None) -> None:
         # A launch costs a few microseconds: there is little here.
@@ -137,7 +149,7 @@ class Kernel:
             TileError: a kernel that does not compile.
         """
         native, passed, _ = self._for(tuple(args), None)
-        return tuple(native.written(passed, grid, block, config))
+        return tuple(native.written(passed, grid, block, _choices(config)))
 
     def compile(self, *args, target: str | None = None, emit: str = "ptx", **keywords) -> str:
         """The kernel's text at a level, for arguments like these: ``schedule`` or ``ptx``.
@@ -164,6 +176,30 @@ class Kernel:
     def __get__(self, instance, owner=None):
         return self
 
+    def __copy__(self) -> Kernel:
+        return self
+
+    def __deepcopy__(self, _) -> Kernel:
+        # As functions, which never are copied.
+        return self
+
+    def __reduce__(self) -> str:
+        """A kernel is pickled as functions are: by its name in its module.
+
+        Raises:
+            PicklingError: the name does not stand for it there.
+        """
+        function = self.__tessera_function__
+        found = sys.modules.get(function.__module__)
+        for name in function.__qualname__.split("."):
+            found = getattr(found, name, None)
+        if found is not self:
+            raise pickle.PicklingError(
+                f"`{function.__module__}.{function.__qualname__}` is not this kernel: kernels are pickled by name, so that one has to stand in a module "
+                "or a class, under its function's name"
+            )
+        return function.__qualname__
+
     def __repr__(self) -> str:
         return f"<kernel {self.__qualname__}>"
 
@@ -176,8 +212,18 @@ def _plain(value):
         return value
     try:
         return int(operator.index(value))
-    except TypeError:
-        return [_plain(inner) for inner in value]
+    except TypeError as error:
+        if not isinstance(value, Iterable):
+            raise TypeError(f"a choice of a tuning space is an integer or a truth value, not {value!r}") from error
+    return [_plain(inner) for inner in value]
+
+
+def _choices(config: dict) -> dict[str, int]:
+    """Choices of a schedule as integers."""
+    try:
+        return {name: operator.index(value) for name, value in config.items()}
+    except TypeError as error:
+        raise errors.ArgumentError(f"choices of a schedule are integers: {config!r}") from error
 
 
 def launch(stream, grid, kernel, kernel_args, /, *, programmatic_dependent_launch: bool = False) -> None:
@@ -201,7 +247,9 @@ def launch(stream, grid, kernel, kernel_args, /, *, programmatic_dependent_launc
 
 def _tell(printed: str, notes: list[str]) -> None:
     """Gives what a kernel printed, and what there is to say of how it was compiled."""
-    sys.stdout.write(printed)
+    # A program without a console has nowhere to print.
+    if printed and sys.stdout is not None:
+        sys.stdout.write(printed)
     for note in notes:
         _LOG.warning("%s", note)
         warnings.warn(note, errors.TesseraWarning, stacklevel=4)
@@ -267,5 +315,11 @@ class OwnKernel(Kernel):
     @classmethod
     def autotune(cls, **options):
         """A kernel with a space of choices: ``space=dict(BLOCK_M=[64, 128])``, ``key=["M", "N"]``. The compiler's model chooses; ``tessera tune``
-        measures."""
+        measures.
+
+        Raises:
+            TypeError: there is no space.
+        """
+        if not options.get("space"):
+            raise TypeError("a kernel is tuned over a space of choices: `autotune(space=dict(BLOCK_M=[64, 128]))`")
         return lambda inner: cls(inner, **options)

@@ -20,7 +20,7 @@ import sys
 import types
 from typing import NamedTuple
 
-from . import _source, dtypes, errors
+from . import _classes, _source, dtypes, errors
 
 #: Modules that mean the same to the compiler as to Python.
 _KNOWN = ("math", "operator", "functools", "typing", "dataclasses", "enum", "contextlib", "numpy", "torch", "jax", "ml_dtypes")
@@ -28,10 +28,11 @@ _UNBOUND = object()
 
 
 class Text(NamedTuple):
-    """A module for the compiler: the file that messages name, the text, and the module that has its names."""
+    """A module for the compiler: the file that messages name, the text, what they show in its place, and the module that has its names."""
 
     file: str
     text: str
+    shown: str | None
     before: str | None
 
 
@@ -43,6 +44,11 @@ class Guard(NamedTuple):
     value: object
     #: The names or the cell where it stands; ``None`` where only ``read`` knows.
     place: object = None
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether the name stood for nothing."""
+        return self.value is _UNBOUND
 
     def holds(self) -> bool:
         """Whether the name still stands for that."""
@@ -56,7 +62,6 @@ class Captured(NamedTuple):
     kernel: str
     modules: dict[str, Text]
     guards: list[Guard]
-    indent: int
 
 
 def function_of(value):
@@ -67,47 +72,6 @@ def function_of(value):
     if type(value).__module__.startswith("cuda.tile") and hasattr(value, "_pyfunc"):
         return value._pyfunc
     return value if isinstance(value, types.FunctionType) else None
-
-
-#: Of classes whose objects were arguments, whether these are dataclasses and enumerations, which are compiled in.
-_COMPILED_IN: dict[type, bool] = {}
-#: Those of them that are not.
-_PASSED: set[type] = set()
-
-
-def is_compiled_in(value) -> bool:
-    """Whether an argument is an object that a launch cannot pass, and that stands for itself in the kernel's text: one of a dataclass or an
-    enumeration."""
-    kind = type(value)
-    known = _COMPILED_IN.get(kind)
-    if known is None:
-        is_enum = issubclass(kind, enum.Enum) and not issubclass(kind, (int, float, str))
-        known = (is_enum or dataclasses.is_dataclass(kind)) and not hasattr(kind, "__dlpack__") and dtypes.of(value) is None
-        _COMPILED_IN[kind] = known
-        if not known:
-            _PASSED.add(kind)
-    return known
-
-
-def some_are_compiled_in(values) -> bool:
-    """Whether any of these arguments is such an object. A launch asks that of types that it has seen."""
-    kinds = set(map(type, values))
-    return not kinds <= _PASSED and any(map(is_compiled_in, values))
-
-
-def key_of(value):
-    """What two objects have in common that mean the same to a kernel, types and all; it can be hashed."""
-    if isinstance(value, enum.Enum):
-        return type(value), value.name
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return type(value), tuple(key_of(getattr(value, field.name)) for field in dataclasses.fields(value))
-    if isinstance(value, (tuple, list, dict)):
-        items = value.items() if isinstance(value, dict) else value
-        return type(value), tuple(key_of(item) for item in items)
-    if isinstance(value, (bool, int, float, str)) or value is None:
-        # Of numbers, what is read: 0.0 and -0.0 are equal, and NaN is not.
-        return type(value), repr(value)
-    return type(value), id(value)
 
 
 def capture(function: types.FunctionType, style: str, decorator: str, objects: dict[str, object] | None = None) -> Captured:
@@ -123,25 +87,19 @@ def capture(function: types.FunctionType, style: str, decorator: str, objects: d
         SourceError: Python has no text of a function.
         ArgumentError: an object that has no expression.
     """
-    reader = _Reader(style)
-    reader.objects = objects or {}
-    reader.root = function
-    reader.extra[id(function)] = [f"__kernel__ = {decorator}"]
+    reader = _Reader(style, function, decorator, objects or {})
     root, name = reader.function(function)
-    return Captured(root, name, reader.modules, reader.guards, reader.indents[root])
+    return Captured(root, name, reader.modules, reader.guards)
 
 
 class _Reader:
-    def __init__(self, style: str):
+    def __init__(self, style: str, root: types.FunctionType, decorator: str, objects: dict[str, object]):
         self.style = style
         self.modules: dict[str, Text] = {}
         self.guards: list[Guard] = []
-        self.indents: dict[str, int] = {}
-        self.extra: dict[int, list[str]] = {}
-        self.units: dict[int, tuple[str, str]] = {}
-        # The kernel's function, and arguments that stand for themselves in its text.
-        self.root: types.FunctionType | None = None
-        self.objects: dict[str, object] = {}
+        self.units: dict[object, tuple[str, str]] = {}
+        # The kernel's function, its decorator, and arguments that stand for themselves in its text.
+        self.root, self.decorator, self.objects = root, decorator, objects
         # What has been read stays alive: an object's number is its own only while it lives.
         self.kept: list[object] = []
 
@@ -152,10 +110,21 @@ class _Reader:
 
     def function(self, function: types.FunctionType) -> tuple[str, str]:
         """The module of a function's text, and its name there."""
-        known = self.units.get(id(function))
+        return self._of_function(function, id(function), self.objects if function is self.root else {})
+
+    def method(self, method: types.MethodType) -> tuple[str, str] | None:
+        """The module of a method's text without its first parameter, which stands for what the method is bound to, and its name there; ``None`` where
+        it has no such text."""
+        function = method.__func__
+        if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>" or not function.__code__.co_argcount:
+            return None
+        self.kept.append(method.__self__)
+        return self._of_function(function, (id(function), id(method.__self__)), {function.__code__.co_varnames[0]: method.__self__})
+
+    def _of_function(self, function: types.FunctionType, key, given: dict[str, object]) -> tuple[str, str]:
+        known = self.units.get(key)
         if known is not None:
             return known
-        source = _source.of_function(function)
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
 
         def read(wanted: str):
@@ -166,53 +135,76 @@ class _Reader:
                     return _UNBOUND
             return function.__globals__.get(wanted, _UNBOUND)
 
-        return self._unit(function, source, read, _source.own_names(function.__code__))
+        source = _source.of_function(function)
+        if given:
+            source = source.without(set(given))
+        return self._unit(function, key, source, read, given)
 
     def class_(self, cls: type) -> tuple[str, str]:
         """The module of a class's text, and its name there."""
         known = self.units.get(id(cls))
         if known is not None:
             return known
-        source = _source.of_class(cls)
+        source = self._class_source(cls)
         module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
         # Names of a function around the class are known to its methods; its bases to itself.
-        named = [base.id if isinstance(base, ast.Name) else None for base in source.tree.body[0].bases]
-        bases = dict(zip(named, getattr(cls, "__orig_bases__", cls.__bases__), strict=False))
+        named = [base.id if isinstance(base, ast.Name) else None for base in source.node.bases]
+        bases = zip(named, getattr(cls, "__orig_bases__", cls.__bases__), strict=False)
+        # The compiler knows Python's own by their names.
+        bases = {name: base for name, base in bases if getattr(base, "__module__", None) != "builtins"}
         around: dict[str, object] = {}
         for method in vars(cls).values():
             if isinstance(method, types.FunctionType):
                 module = method.__globals__
                 cells = zip(method.__code__.co_freevars, method.__closure__ or (), strict=True)
                 around.update((name, cell.cell_contents) for name, cell in cells if _filled(cell))
-        return self._unit(cls, source, lambda wanted: around.get(wanted, module.get(wanted, bases.get(wanted, _UNBOUND))), set())
+        read = lambda wanted: around.get(wanted, module.get(wanted, bases.get(wanted, _UNBOUND)))  # noqa: E731
+        return self._unit(cls, id(cls), source, read, {})
 
-    def _unit(self, owner, source: _source.Source, read, own: set[str]) -> tuple[str, str]:
+    def _class_source(self, cls: type) -> _source.Source:
+        if not issubclass(cls, enum.Enum):
+            return _source.of_class(cls)
+        try:
+            source = _source.of_class(cls)
+        except errors.SourceError:
+            # It was made by a call.
+            source = None
+        return _classes.enumeration(cls, source)
+
+    def _unit(self, owner, key, source: _source.Source, read, given: dict[str, object]) -> tuple[str, str]:
         unit, name = self._new("text"), source.name
         self.kept.append(owner)
         # Known before its names are read: functions may call each other.
-        self.units[id(owner)] = (unit, name)
-        self.indents[unit] = source.indent
+        self.units[key] = (unit, name)
         before = f"{unit}_names"
-        lines = _Lines(self)
-        if owner is self.root and self.objects:
-            source = source.without(set(self.objects))
-            for parameter, value in self.objects.items():
+        lines = _Lines(self, source)
+        own = _source.own_names(owner.__code__) if isinstance(owner, types.FunctionType) else set()
+        asked = _source.names(source.tree)
+        for parameter, value in given.items():
+            if owner is self.root:
                 lines.compiled_in(parameter, value)
+            else:
+                lines.bind(parameter, value, asked.get(parameter, {}))
         if isinstance(owner, types.FunctionType):
-            pieces = lines.signature(owner, source.tree.body[0], read)
+            pieces = lines.signature(owner, source.node, read)
             pieces |= lines.namesake(owner, source, read, own)
         else:
-            pieces = lines.body(owner, source.tree.body[0], read)
+            pieces = lines.body(owner, source.node, read)
         source = source.replaced(pieces)
-        self.modules[unit] = Text(source.file, source.text, before)
+        self.modules[unit] = Text(source.file, source.text, source.shown, before)
         for wanted, members in _source.names(source.tree).items():
-            value = read(wanted)
-            if value is _UNBOUND or wanted == name or wanted in own:
+            if wanted == name or wanted in own or wanted in lines.put:
                 continue
-            self.guards.append(Guard(read, wanted, value, _place(owner, wanted)))
-            lines.bind(wanted, value, members)
-        lines.text.extend(self.extra.get(id(owner), []))
-        self.modules[before] = Text(f"<names of {name}>", "\n".join(lines.text) + "\n", None)
+            value, place = read(wanted), _place(owner, wanted)
+            if value is not _UNBOUND:
+                self.guards.append(Guard(read, wanted, value, place))
+                lines.bind(wanted, value, members)
+            elif isinstance(place, dict):
+                # One of Python's own functions, in whose place the program may put something.
+                self.guards.append(Guard(read, wanted, _UNBOUND, place))
+        if owner is self.root:
+            lines.text.append(f"__kernel__ = {self.decorator}")
+        self.modules[before] = Text(f"<names of {name}>", "\n".join(lines.text) + "\n", None, None)
         self._inner_imports(source.tree)
         return unit, name
 
@@ -228,9 +220,9 @@ class _Reader:
         for name, inner in members.items():
             item = getattr(value, name, _UNBOUND)
             if item is not _UNBOUND:
-                self.guards.append(Guard(lambda wanted, owner=value: getattr(owner, wanted, _UNBOUND), name, item))
+                self.guards.append(Guard(lambda wanted, owner=value, item=item: _attribute(owner, wanted, item), name, item))
                 lines.bind(name, item, inner)
-        self.modules[module] = Text(f"<{type(value).__name__}>", "\n".join(lines.text) + "\n", None)
+        self.modules[module] = Text(f"<{type(value).__name__}>", "\n".join(lines.text) + "\n", None, None)
         return module
 
     def _inner_imports(self, tree: ast.Module):
@@ -241,40 +233,43 @@ class _Reader:
                 module = self.namespace(sys.modules[node.module], members)
                 parts = node.module.split(".")
                 for end in range(1, len(parts)):
-                    self.modules.setdefault(".".join(parts[:end]), Text(parts[0], "", None))
+                    self.modules.setdefault(".".join(parts[:end]), Text(parts[0], "", None, None))
                 self.modules[node.module] = self.modules[module]
 
 
 class _Lines:
     """The statements that bind a text's names."""
 
-    def __init__(self, reader: _Reader):
+    def __init__(self, reader: _Reader, source: _source.Source | None = None):
         self.reader = reader
-        self.text = ["import cuda.tile as __tile__", "import tessera as __tessera__", "import math as __math__", "import typing as __typing__"]
+        self.source = source
+        self.text = ["import cuda.tile as __tile__", "import tessera as __tessera__"]
+        self.text += [f"import {name} as __{name}__" for name in ("math", "typing", "dataclasses")]
+        # Names that are put in the places of expressions of the text.
+        self.put: set[str] = set()
 
-    def signature(self, function: types.FunctionType, node: ast.AST, read, of: str = "") -> dict[ast.expr, str]:
+    def signature(self, function: types.FunctionType, node: ast.AST, read) -> dict[ast.AST, str]:
         """Names for those annotations and defaults of a function that stand for what they were when it was defined, or have been since: what is put
-        in their places. `of` tells methods of a class apart."""
+        in their places."""
         for attribute in ("__code__", "__defaults__", "__kwdefaults__"):
             self.reader.guard_attribute(function, attribute)
         keywords = function.__kwdefaults__ or {}
         for parameter, value in keywords.items():
             self.reader.guards.append(Guard(lambda wanted, owner=keywords: owner.get(wanted, _UNBOUND), parameter, value))
         annotations, defaults = _source.signature(node)
-        pieces: dict[ast.expr, str] = {}
+        pieces: dict[ast.AST, str] = {}
         for parameter, expression in annotations:
             value = function.__annotations__.get(parameter)
             unknown = any(read(name) is _UNBOUND and not hasattr(builtins, name) for name in _source.names_in(expression))
             said = self._annotation(value) if unknown and not isinstance(value, str) else None
             if said is not None:
-                pieces[expression] = f"__annotation_{of}{parameter}"
-                self.text.append(f"{pieces[expression]} = {said}")
+                self._put(pieces, expression, said)
         positional = function.__code__.co_varnames[: function.__code__.co_argcount]
         given = function.__defaults__ or ()
         values = dict(zip(positional[len(positional) - len(given) :], given, strict=True)) | keywords
         for parameter, expression in defaults:
             if parameter in values:
-                self._place(pieces, expression, f"__default_{of}{parameter}", values[parameter])
+                self._place(pieces, expression, values[parameter])
         return pieces
 
     def compiled_in(self, parameter: str, value):
@@ -289,43 +284,54 @@ class _Lines:
             raise errors.ArgumentError(f"`{parameter}` is {what}: {value!r}")
         self.text.append(f"{parameter} = {said}")
 
-    def _place(self, pieces: dict[ast.expr, str], expression: ast.expr, name: str, value):
+    def _place(self, pieces: dict[ast.AST, str], expression: ast.expr, value):
         """Puts a name for a live value in an expression's place, where the expression does not say that value. What has no expression is what the
         text says."""
         said = None if _source.says(expression, value) else self._item(value)
         if said is not None:
-            pieces[expression] = name
-            self.text.append(f"{name} = {said}")
+            self._put(pieces, expression, said)
 
-    def namesake(self, function: types.FunctionType, source: _source.Source, read, own: set[str]) -> dict[ast.expr, str]:
+    def _put(self, pieces: dict[ast.AST, str], expression: ast.expr, said: str):
+        """Puts a name in an expression's place, as long as the expression where there is one, so that columns stay."""
+        unused = (name for name in _source.unused_names(self.source, expression) if name not in self.put)
+        name = next(unused, f"__put{len(self.text)}")
+        self.put.add(name)
+        pieces[expression] = name
+        # The place tells kernels apart whose messages show one text.
+        self.text.append(f"{name} = {said}  # {expression.lineno}:{expression.col_offset}")
+
+    def namesake(self, function: types.FunctionType, source: _source.Source, read, own: set[str]) -> dict[ast.AST, str]:
         """Another name for what a function calls by its own: a static method does not stand in its module, where its name may stand for
         something else."""
         value = read(source.name)
         if value is _UNBOUND or source.name in own or function_of(value) is function:
             return {}
-        nodes = _source.reads(source.tree.body[0], source.name)
+        nodes = _source.reads(source.node, source.name)
         if not nodes:
             return {}
         self.reader.guards.append(Guard(read, source.name, value))
-        alias = f"__outer_{source.name}"
+        alias = next(_source.unused_names(source, nodes[0]), f"__outer_{source.name}")
+        self.put.add(alias)
         self.bind(alias, value, _source.names(source.tree).get(source.name, {}))
         return dict.fromkeys(nodes, alias)
 
-    def body(self, cls: type, node: ast.ClassDef, read) -> dict[ast.expr, str]:
-        """Names for what a class's attributes, fields and methods have that its text does not say any more."""
-        pieces: dict[ast.expr, str] = {}
+    def body(self, cls: type, node: ast.ClassDef, read) -> dict[ast.AST, str]:
+        """Names for what a class's attributes, fields and methods have that its text does not say, or not any more."""
+        pieces: dict[ast.AST, str] = {}
         fields = {field.name: field for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
         defaults = getattr(cls, "_field_defaults", {})
+        members = self._bases(cls, node, pieces) if issubclass(cls, enum.Enum) else {}
         for statement in node.body:
             if isinstance(statement, ast.FunctionDef):
-                held = vars(cls).get(statement.name)
-                method = getattr(held, "__func__", getattr(held, "fget", held))
-                self.reader.guards.append(Guard(vars(cls).get, statement.name, held))
-                if isinstance(method, types.FunctionType):
-                    pieces |= self.signature(method, statement, read, f"{statement.name}_")
+                self._method(cls, statement, read, pieces)
                 continue
             name, expression = _source.assigned(statement)
-            if expression is None or issubclass(cls, enum.Enum):
+            if name in members:
+                self._member(pieces, expression, members[name].value, _classes.member_name(name))
+                continue
+            if fields and isinstance(statement, ast.AnnAssign):
+                pieces |= _classes.field_pieces(cls, statement)
+            if expression is None or expression in pieces:
                 continue
             held = vars(cls).get(name, _UNBOUND)
             self.reader.guards.append(Guard(lambda wanted: vars(cls).get(wanted, _UNBOUND), name, held))
@@ -335,8 +341,41 @@ class _Lines:
             elif name in defaults:
                 held = defaults[name]
             if held is not _UNBOUND and not isinstance(held, types.MemberDescriptorType):
-                self._place(pieces, expression, f"__attribute_{name}", held)
+                self._place(pieces, expression, held)
         return pieces
+
+    def _method(self, cls: type, statement: ast.FunctionDef, read, pieces: dict[ast.AST, str]):
+        if issubclass(cls, enum.Enum) and statement.name in ("__new__", "__init__"):
+            # The members are made.
+            pieces[statement] = "pass"
+            return
+        held = vars(cls).get(statement.name)
+        method = getattr(held, "__func__", getattr(held, "fget", held))
+        self.reader.guards.append(Guard(vars(cls).get, statement.name, held))
+        if isinstance(method, types.FunctionType):
+            pieces |= self.signature(method, statement, read)
+
+    def _bases(self, cls: type[enum.Enum], node: ast.ClassDef, pieces: dict[ast.AST, str]) -> dict[str, enum.Enum]:
+        """Puts bases in the places of those that the compiler does not know, and names those of an enumeration without a text; its members."""
+        for at, (expression, base) in enumerate(zip(node.bases, cls.__bases__, strict=False)):
+            if base in _classes.BASES:
+                pieces[expression] = f"__enumeration{at}"
+                self.put.add(pieces[expression])
+                self.text.append(f"from enum import {_classes.BASES[base]} as {pieces[expression]}")
+            elif isinstance(expression, ast.Name) and expression.id == f"__base{at}":
+                self.bind(expression.id, base, {})
+        return dict(cls.__members__)
+
+    def _member(self, pieces: dict[ast.AST, str], expression: ast.expr, value, written: str):
+        """Binds the value of an enumeration's member, or puts it in the place of the expression that it has in the text."""
+        if isinstance(expression, ast.Name) and expression.id == written:
+            said = self._item(value)
+            if said is None:
+                self.bind(written, value, {})
+            else:
+                self.text.append(f"{written} = {said}")
+        else:
+            self._place(pieces, expression, value)
 
     def bind(self, name: str, value, members: dict):
         """Binds a name to what a live object stands for. An object that means nothing to kernels is bound all the same, so that the compiler
@@ -358,6 +397,9 @@ class _Lines:
         if isinstance(value, types.ModuleType):
             return self._module(name, value, members)
         function = function_of(value)
+        if inspect.ismethod(value) and function is None:
+            method = self.reader.method(value)
+            return None if method is None else f"from {method[0]} import {method[1]} as {name}"
         path = _path(value)
         if path is not None:
             module, _, member = path.rpartition(".")
@@ -369,8 +411,6 @@ class _Lines:
             return f"from {module} import {own} as {name}"
         if isinstance(value, type):
             return self._class(name, value, members)
-        if inspect.ismethod(value) and isinstance(value.__self__, type):
-            return self._import(name, value.__func__, members)
         return None
 
     def _module(self, name: str, value: types.ModuleType, members: dict) -> str:
@@ -405,6 +445,10 @@ class _Lines:
             path = _path(type(value))
             if path is not None and path.startswith(("cuda.tile.", "tessera.tile.")):
                 return f"__tile__.{type(value).__name__}.{value.name}"
+            if value.name not in type(value).__members__:
+                if isinstance(value, int):
+                    return repr(int(value))
+                raise errors.ArgumentError(f"`{value!r}` combines flags, and kernels know members alone: pass its `value`")
             alias = self._alias(type(value))
             return None if alias is None else f"{alias}.{value.name}"
         annotation = self._annotation(value)
@@ -416,6 +460,8 @@ class _Lines:
             return repr(int(value))
         if isinstance(value, float):
             return _float(float(value))
+        if type(value).__module__ == "ml_dtypes" and getattr(value, "shape", ()) == () and hasattr(value, "__float__"):
+            return _float(float(value))
         if type(value).__module__ == "numpy" and hasattr(value, "item") and getattr(value, "shape", None) == ():
             kept = value.item()
             # An array without axes may hold something else later; NumPy's scalars never change.
@@ -423,7 +469,7 @@ class _Lines:
                 self.reader.guards.append(Guard(lambda kept, owner=value: kept if repr(owner.item()) == repr(kept) else _UNBOUND, kept, kept))
             return self._value(kept)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if field.init]
+            fields = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if hasattr(value, field.name)]
             self.reader.guards.extend(Guard(lambda name, owner=value: getattr(owner, name, _UNBOUND), *field) for field in fields)
             return self._made(type(value), fields)
         if isinstance(value, tuple) and hasattr(value, "_fields") and _path(type(value)) is None:
@@ -485,7 +531,15 @@ class _Lines:
         items = [(name, self._item(value)) for name, value in fields]
         if alias is None or any(item is None for _, item in items):
             return None
+        if dataclasses.is_dataclass(cls):
+            items.append(("__made__", "True"))
         return f"{alias}({', '.join(f'{name}={item}' for name, item in items)})"
+
+
+def _attribute(owner, name: str, known):
+    """An object's attribute; what is known of it where it is the same method, of which Python makes a new object each time."""
+    found = getattr(owner, name, _UNBOUND)
+    return known if inspect.ismethod(found) and found == known and found.__self__ is known.__self__ else found
 
 
 def _place(owner, name: str):
@@ -495,7 +549,7 @@ def _place(owner, name: str):
     free = owner.__code__.co_freevars
     if name in free:
         return owner.__closure__[free.index(name)]
-    return owner.__globals__ if name in owner.__globals__ else None
+    return owner.__globals__
 
 
 def _same(items: list, kept: list) -> bool:

@@ -11,11 +11,11 @@ from pathlib import Path
 from . import errors
 
 
-def run(arguments: Sequence[str], good: tuple[int, ...] = (0,)) -> tuple[int, str]:
+def run(arguments: Sequence[str], good: tuple[int, ...] = (0,), refused: tuple[int, ...] = (5,)) -> tuple[int, str]:
     """Runs the command; its exit code, which is one of `good`, and what it printed.
 
     Raises:
-        ArgumentError: code 5, which says that the command does not take what it was given.
+        ArgumentError: a code of `refused`, which says that the command does not take what it was given.
         DeviceError: any other code.
     """
     package = str(Path(__file__).resolve().parents[1])
@@ -26,5 +26,6 @@ def run(arguments: Sequence[str], good: tuple[int, ...] = (0,)) -> tuple[int, st
     )
     if ran.returncode not in good:
         said = ran.stderr.strip() or ran.stdout.strip()
-        raise errors.make("argument" if ran.returncode == 5 else "device", f"`tessera {' '.join(arguments)}` ended with {ran.returncode}\n{said}", [])
+        kind = "argument" if ran.returncode in refused else "device"
+        raise errors.make(kind, f"`tessera {' '.join(arguments)}` ended with {ran.returncode}\n{said}", [])
     return ran.returncode, ran.stdout

@@ -1,15 +1,23 @@
 """Texts of live functions and classes.
 
-A text stands alone: it begins in the first column, behind as many empty lines as its file has before it, so that its lines have the numbers that
-they have there. Decorators are left out, as they have done their work; a lambda is given a name. The source comes from where Python's own
+A text stands alone, behind as many empty lines as its file has before it, so that its lines have the numbers that they have there; one that stands
+indented there stands below ``if True:``, so that its columns are those of the file, too. Decorators are left out, as they have done their work; a
+lambda is given a name. The source comes from where Python's own
 tracebacks have it: files, and the cells of notebooks.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
+import io
+import itertools
+import keyword
+import string
+import tokenize
 import types
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from . import errors
@@ -20,47 +28,79 @@ class Source(NamedTuple):
 
     Attributes:
         file: The file that messages name.
-        text: The text, with its lines where they are in the file.
+        text: The text, with its lines and columns where they are in the file.
         tree: What it is.
         name: The name that it binds.
-        indent: Columns by which its lines were shifted to the left.
+        shown: What messages show in its place, as long as the text; the text itself where it is ``None``.
     """
 
     file: str
     text: str
     tree: ast.Module
     name: str
-    indent: int
+    shown: str | None = None
 
-    def replaced(self, pieces: dict[ast.expr, str]) -> Source:
-        """The text with others in the places of some of its expressions. Lines keep their numbers."""
+    @property
+    def node(self) -> ast.stmt:
+        """The definition."""
+        first = self.tree.body[0]
+        return first.body[0] if isinstance(first, ast.If) else first
+
+    def replaced(self, pieces: dict[ast.AST, str]) -> Source:
+        """The text with others in the places of some of its expressions and statements. Lines keep their numbers; columns stay what they are
+        behind pieces that are not longer than what was there."""
         if not pieces:
             return self
-        lines = [line.encode() for line in self.text.splitlines(keepends=True)]
+        text = [line.encode() for line in self.text.splitlines(keepends=True)]
+        shown = [line.encode() for line in (self.shown or self.text).splitlines(keepends=True)]
         for node, new in sorted(pieces.items(), key=lambda piece: (-piece[0].lineno, -piece[0].col_offset)):
             first, last = node.lineno - 1, node.end_lineno - 1
-            tail = lines[last][node.end_col_offset :]
-            kept = lines[first][: node.col_offset] + new.encode() + b"\n" * (last - first) + tail
-            lines[first : last + 1] = kept.splitlines(keepends=True)
-        text = b"".join(lines).decode()
-        return self._replace(text=text, tree=ast.parse(text))
+            # What one line had of the piece, line by line: blanks fill what is shorter.
+            for at in range(first, last + 1):
+                start = node.col_offset if at == first else 0
+                end = node.end_col_offset if at == last else len(text[at].rstrip(b"\r\n"))
+                put = new.encode() if at == first else b""
+                length = max(len(put), end - start)
+                text[at] = text[at][:start] + put.ljust(length) + text[at][end:]
+                shown[at] = shown[at][:start] + shown[at][start:end].ljust(length) + shown[at][end:]
+        whole = b"".join(text).decode()
+        return self._replace(text=whole, tree=ast.parse(whole), shown=b"".join(shown).decode())
 
     def without(self, names: set[str]) -> Source:
-        """The text of a function without some of its parameters, whose names stand for something around it then. Lines keep their numbers."""
-        args = self.tree.body[0].args
-        positional = [*args.posonlyargs, *args.args]
-        defaults = [None] * (len(positional) - len(args.defaults)) + args.defaults
-        every = [*zip(positional, defaults, strict=True), *zip(args.kwonlyargs, args.kw_defaults, strict=True)]
-        kept: list[str] = []
-        for arg, default in every:
-            if arg.arg in names:
+        """The text of a function without some of its parameters, whose names stand for something around it then. Lines and columns stay."""
+        args = self.node.args
+        idle = {mark for mark, several in (("/", args.posonlyargs), ("*", args.kwonlyargs)) if all(arg.arg in names for arg in several)}
+        pieces: dict[ast.AST, str] = {}
+        for part in self._parameters():
+            is_mark = len(part) == 1 or part[1].string == ","
+            if part[0].string in names or is_mark and part[0].string in idle:
+                pieces.update((_span(token), "") for token in part)
+        return self.replaced(pieces)
+
+    def _parameters(self) -> list[list[tokenize.TokenInfo]]:
+        """The tokens of each parameter of a function, with the comma behind it."""
+        parts: list[list[tokenize.TokenInfo]] = []
+        depth = 0
+        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+            if token.start < (self.node.lineno, 0) or token.type in (tokenize.COMMENT, tokenize.NL):
                 continue
-            if arg in args.kwonlyargs and positional and "*" not in kept:
-                kept.append("*")
-            kept.append(ast.unparse(arg) + ("" if default is None else f" = {ast.unparse(default)}"))
-        first, last = every[0][0], every[-1][1] or every[-1][0]
-        span = {"lineno": first.lineno, "col_offset": first.col_offset, "end_lineno": last.end_lineno, "end_col_offset": last.end_col_offset}
-        return self.replaced({ast.Name("", **span): ", ".join(kept)})
+            closes, opens = token.string in (")", "]", "}"), token.string in ("(", "[", "{")
+            depth -= closes
+            if parts and depth == 0:
+                break
+            if parts:
+                parts[-1].append(token)
+            if parts and depth == 1 and token.string == "," or not parts and depth == 0 and token.string == "(":
+                parts.append([])
+            depth += opens
+        return [part for part in parts if part]
+
+
+def _span(token: tokenize.TokenInfo) -> ast.AST:
+    """A node in the place of a token."""
+    column = lambda place: len(token.line.splitlines()[place[0] - token.start[0]][: place[1]].encode())  # noqa: E731
+    (line, _), (end, _) = token.start, token.end
+    return ast.Name("", lineno=line, col_offset=column(token.start), end_lineno=end, end_col_offset=column(token.end))
 
 
 #: Texts that were read, by their code: a file that is changed later is another text than the one that Python runs.
@@ -119,20 +159,21 @@ def _of_code(function: types.FunctionType) -> Source:
 
 
 def _alone(name: str, file: str, lines: list[str], first: int, decorators: bool) -> Source:
-    """A definition's text in the first column."""
-    prefix = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
-    text = "".join(line.removeprefix(prefix) for line in lines)
+    """A definition's text; ``first`` is the line of the first one."""
+    is_indented = lines[0][:1].isspace()
+    # Nothing that is indented stands in a file's first line.
+    text = "\n" * (first - 2) + "if True:\n" if is_indented else "\n" * (first - 1)
+    text += "".join(lines)
     try:
-        node = ast.parse(text).body[0]
+        tree = ast.parse(text)
+        node = tree.body[0].body[0] if is_indented else tree.body[0]
     except (SyntaxError, IndexError) as error:
         raise errors.make("source", f"{file}:{first}: the text of `{name}` does not stand alone: {error}", []) from error
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         raise _none(name, OSError(f"{file}:{first} has no definition"))
-    if not decorators:
-        text = "".join(text.splitlines(keepends=True)[node.lineno - 1 :])
-        first += node.lineno - 1
-    text = "\n" * (max(first, 1) - 1) + text
-    return Source(file, text, ast.parse(text), node.name, len(prefix))
+    if not decorators and node.decorator_list:
+        return _alone(name, file, lines[node.lineno - first :], node.lineno, decorators)
+    return Source(file, text, tree, node.name)
 
 
 def _of_lambda(code: types.CodeType, file: str, lines: list[str]) -> Source:
@@ -159,7 +200,7 @@ def _of_lambda(code: types.CodeType, file: str, lines: list[str]) -> Source:
     # The name stands on the line before, so that columns are right; in a file's first line there is none.
     head = "\n" * (node.lineno - 2) + "__lambda = (\n" + " " * len(before) if node.lineno > 1 else "__lambda = ("
     text = f"{head}{body})\n"
-    return Source(file, text, ast.parse(text), "__lambda", 0)
+    return Source(file, text, ast.parse(text), "__lambda")
 
 
 def _count(code: types.CodeType) -> int:
@@ -185,6 +226,17 @@ def signature(node: ast.AST) -> tuple[list[tuple[str, ast.expr]], list[tuple[str
     defaults = [(arg.arg, value) for arg, value in zip(reversed(positional), reversed(args.defaults), strict=False)]
     defaults += [(arg.arg, value) for arg, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if value is not None]
     return annotations, defaults
+
+
+def unused_names(source: Source, expression: ast.expr) -> Iterator[str]:
+    """Names as long as an expression in its first line that a text does not use, as far as there are some."""
+    words = {getattr(node, attribute, None) for node in ast.walk(source.tree) for attribute in ("id", "arg", "attr", "name")}
+    first = (ast.get_source_segment(source.text, expression) or "").split("\n")[0].rstrip()
+    letters = min(len(first.encode()), 2)
+    for chosen in itertools.product(string.ascii_letters, repeat=letters):
+        name = "_" * (len(first.encode()) - letters) + "".join(chosen)
+        if name not in words and not keyword.iskeyword(name) and not hasattr(builtins, name):
+            yield name
 
 
 def names_in(node: ast.AST) -> set[str]:

@@ -8,6 +8,7 @@ of :data:`_STAND_INS` stand in their places. Whatever else of ``torch.cuda`` a p
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 import types
@@ -29,8 +30,10 @@ class _Mode(TorchFunctionMode):
     def __torch_function__(self, func, kinds, args=(), kwargs=None):
         if func == torch.Tensor.is_cuda.__get__:
             return True
-        if func is torch.Tensor.cuda:
+        if func in (torch.Tensor.cuda, torch.Tensor.pin_memory):
             return args[0]
+        if func is torch.Tensor.is_pinned:
+            return False
         kwargs = dict(kwargs or {})
         if "device" in kwargs:
             # A number is one of a GPU.
@@ -56,6 +59,19 @@ class _Stream:
 
     def wait_stream(self, _) -> None:
         """Nothing is outstanding."""
+
+    def wait_event(self, _) -> None:
+        """Nothing is outstanding."""
+
+    def record_event(self, event: _Event | None = None) -> _Event:
+        """Notes the moment in an event, a new one where none is given."""
+        event = event or _Event()
+        event.record()
+        return event
+
+    def query(self) -> bool:
+        """Whether all is done."""
+        return True
 
     def __enter__(self):
         return self
@@ -83,14 +99,61 @@ class _Event:
     def synchronize(self) -> None:
         """Nothing is outstanding."""
 
+    def wait(self, _stream=None) -> None:
+        """Nothing is outstanding."""
+
     def query(self) -> bool:
-        """Whether the moment is past."""
-        return self._at is not None
+        """Whether nothing of what came before the moment is outstanding."""
+        return True
+
+
+class _Device(contextlib.nullcontext):
+    """A choice of a GPU, of which there is one."""
+
+    def __init__(self, device=0):
+        super().__init__(device)
+
+
+def _pages(name: str) -> int:
+    return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _properties(_device=None) -> types.SimpleNamespace:
-    cores = os.cpu_count() or 1
-    return types.SimpleNamespace(name="the host", major=9, minor=0, multi_processor_count=cores, warp_size=32)
+    said = {"name": "the host", "major": 9, "minor": 0, "multi_processor_count": os.cpu_count() or 1, "warp_size": 32}
+    return types.SimpleNamespace(**said, total_memory=_pages("SC_PHYS_PAGES"))
+
+
+class _AnyGenerator(type(torch.Generator)):
+    def __instancecheck__(cls, value) -> bool:
+        return isinstance(value, torch._C.Generator)
+
+
+class _Generator(torch.Generator, metaclass=_AnyGenerator):
+    """A generator of random numbers of the host. Those that PyTorch has are such, too."""
+
+    def __new__(cls, device="cpu"):
+        return super().__new__(cls, device=_host(device))
+
+
+def _default(set_default, device) -> None:
+    """``torch.set_default_device`` with the host in the place of CUDA devices."""
+    set_default("cpu" if isinstance(device, int) else _host(device))
+
+
+def _load(load, *args, **keywords):
+    """``torch.load`` with the host in the place of CUDA devices."""
+    if len(args) > 1:
+        args = (args[0], _placed(args[1]), *args[2:])
+    else:
+        keywords["map_location"] = _placed(keywords.get("map_location"))
+    return load(*args, **keywords)
+
+
+def _placed(map_location):
+    """Where storages of a file go. Those of a GPU go to the host, wherever the program does not say another place."""
+    if isinstance(map_location, dict):
+        return {_host(source): _host(target) for source, target in map_location.items()} | {"cuda:0": "cpu"}
+    return "cpu" if map_location is None else map_location if callable(map_location) else _host(map_location)
 
 
 #: What stands in the places of functions of ``torch.cuda``. The device says that it has compute capability 9.0, of which kernels' numerics are.
@@ -104,6 +167,13 @@ _STAND_INS = {
     "default_stream": lambda _device=None: _Stream(),
     "stream": lambda stream: contextlib.nullcontext(stream),
     "empty_cache": lambda: None,
+    "device": _Device,
+    "mem_get_info": lambda _device=None: (_pages("SC_AVPHYS_PAGES"), _pages("SC_PHYS_PAGES")),
+    "memory_allocated": lambda _device=None: 0,
+    "max_memory_allocated": lambda _device=None: 0,
+    "memory_reserved": lambda _device=None: 0,
+    "reset_peak_memory_stats": lambda _device=None: None,
+    "is_bf16_supported": lambda *_, **__: True,
     "get_device_capability": lambda _device=None: (9, 0),
     "get_device_name": lambda _device=None: "the host",
     "get_device_properties": _properties,
@@ -111,11 +181,20 @@ _STAND_INS = {
     "Event": _Event,
 }
 
+#: The same for functions of ``torch``.
+_OF_TORCH = {
+    "Generator": _Generator,
+    "load": functools.partial(_load, torch.load),
+    "set_default_device": functools.partial(_default, torch.set_default_device),
+}
+
 
 @contextlib.contextmanager
 def on_cpu() -> Iterator[None]:
     """Within the ``with``, programs of this thread that ask PyTorch for a GPU get the host."""
-    before = {name: getattr(torch.cuda, name) for name in _STAND_INS}
+    places = [(torch.cuda, name, stand_in) for name, stand_in in _STAND_INS.items()]
+    places += [(torch, name, stand_in) for name, stand_in in _OF_TORCH.items()]
+    before = [(module, name, getattr(module, name)) for module, name, _ in places]
     backward = BackwardCFunction.apply
 
     def apply(self, *args):
@@ -123,13 +202,13 @@ def on_cpu() -> Iterator[None]:
             return backward(self, *args)
 
     try:
-        for name, stand_in in _STAND_INS.items():
-            setattr(torch.cuda, name, stand_in)
+        for module, name, stand_in in places:
+            setattr(module, name, stand_in)
         # A mode is off while a function that it sees runs, such as `backward`; what a program's own functions do there is to be seen again.
         BackwardCFunction.apply = apply
         with _Mode():
             yield
     finally:
         BackwardCFunction.apply = backward
-        for name, own in before.items():
-            setattr(torch.cuda, name, own)
+        for module, name, own in before:
+            setattr(module, name, own)

@@ -174,6 +174,23 @@ def test_jax_arrays_are_read_and_never_written():
         copied(x, np.zeros(100, bool))
 
 
+def test_axes_of_results_by_name():
+    x = np.array([[3, 1, 2], [7, 9, 8]], np.float32)
+    values, indices = tessera.ops.top_k(x, k=2)
+    assert values.tolist() == [[3, 2], [9, 8]] and indices.tolist() == [[0, 2], [1, 2]]
+    dense = np.array([[1, 0, 2], [0, 0, 3]], np.float32)
+    parts = np.array([1, 2, 3], np.float32), np.array([0, 2, 2], np.int64), np.array([0, 2, 3], np.uint32)
+    vector = np.array([1, 10, 100], np.float32)
+    for sizes in ({}, {"m": 2}):
+        assert same(tessera.ops.spmv(*parts, vector, **sizes), dense @ vector)
+    assert same(tessera.ops.csr_to_dense(*parts, n=3), dense)
+    given = np.zeros((2, 2), np.float32)
+    assert tessera.ops.top_k(x, k=2, out=given)[0] is given and same(given, values)
+    for wrong, error in ((-1, "cannot be"), ("a", "is none"), (1.5, "is none"), (4, "not 4 of 3")):
+        with pytest.raises(tessera.ArgumentError, match=error):
+            tessera.ops.top_k(x, k=wrong)
+
+
 def test_operators_give_jax_what_is_jax_s():
     jax = pytest.importorskip("jax")
     x = jax.numpy.linspace(-1, 1, 40, dtype=jax.numpy.bfloat16).reshape(4, 10)
@@ -277,6 +294,65 @@ def test_arrays_that_share_memory():
     assert same(out, memory[:100] + memory[10:])
 
 
+@pytest.mark.parametrize("device", ["cpu", "emu"])
+def test_arrays_between_each_other_share_nothing(device):
+    @ct.kernel
+    def doubled(x, y):
+        ct.store(y, (ct.bid(0), 0), ct.load(x, (ct.bid(0), 0), (1, 16)) * 2)
+
+    fused = np.arange(4 * 3 * 16, dtype=np.float32).reshape(4, 3, 16)
+    want = fused.copy()
+    want[:, 1] = fused[:, 0] * 2
+    with tessera.use(device):
+        ct.launch(None, (4,), doubled, (fused[:, 0], fused[:, 1]))
+        assert same(fused, want)
+        columns = np.arange(4 * 32, dtype=np.float32).reshape(4, 32)
+        ct.launch(None, (4,), doubled, (columns[:, ::2], columns[:, 1::2]))
+        assert (columns[:, 1::2] == columns[:, ::2] * 2).all() and (columns[:, ::2] == np.arange(0, 128, 2).reshape(4, 16)).all()
+        for other in (columns[:, 1:17], columns[:, 2:18]):
+            with pytest.raises(tessera.ArgumentError, match="overlap"):
+                ct.launch(None, (4,), doubled, (columns[:, ::2], other))
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_interrupts_of_an_array_s_library_pass(kind):
+    class Interrupted:
+        calls = 0
+
+        def __dlpack__(self, **_):
+            Interrupted.calls += 1
+            raise kind
+
+    with pytest.raises(kind):
+        ct.launch(None, (7,), copy, (Interrupted(), np.zeros(100, np.float32), 16))
+    assert Interrupted.calls == 1
+    with pytest.raises(tessera.ArgumentError, match="not today") as found:
+        ct.launch(None, (7,), copy, (Fails(), np.zeros(100, np.float32), 16))
+    assert isinstance(found.value.__cause__, RuntimeError)
+
+
+@pytest.mark.parametrize("device", ["cpu", "emu"])
+def test_autograd_knows_that_a_kernel_has_written(device):
+    torch = pytest.importorskip("torch")
+    x, y = torch.arange(100.0), torch.zeros(100)
+    versions = x._version, y._version
+    with tessera.use(device):
+        ct.launch(None, (7,), copy, (x, y, 16))
+        assert x._version == versions[0] and y._version > versions[1]
+        version = y._version
+        tessera.ops.relu(x, out=y)
+        assert x._version == versions[0] and y._version > version
+        weight = torch.ones(100, requires_grad=True)
+        product = (weight * y).sum()
+        ct.launch(None, (7,), copy, (x, y, 16))
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            product.backward()
+        with torch.inference_mode():
+            free = torch.zeros(100)
+        ct.launch(None, (7,), copy, (x, free, 16))
+        assert same(free.numpy(), x.numpy())
+
+
 def test_read_only_arrays():
     x = np.arange(100, dtype=np.float32)
     x.flags.writeable = False
@@ -340,8 +416,10 @@ def test_what_is_no_array_for_kernels(make, says):
         (lambda torch: torch.zeros(100, dtype=torch.complex64).conj().imag[:, None], "lazily"),
         (lambda torch: torch.zeros(100, dtype=torch.complex64), "complex64"),
         (lambda torch: freed(torch), "freed"),
+        (lambda torch: torch.zeros(10, 10).to_mkldnn(), "layout"),
+        (lambda torch: traced(torch), "`FakeTensor` has no memory.*custom_op"),
     ],
-    ids=["meta", "sparse", "conjugated", "negated", "negated column", "complex", "freed"],
+    ids=["meta", "sparse", "conjugated", "negated", "negated column", "complex", "freed", "mkldnn", "traced"],
 )
 def test_tensors_that_have_no_memory_for_kernels(make, says):
     torch = pytest.importorskip("torch")
@@ -353,6 +431,13 @@ def freed(torch):
     tensor = torch.zeros(100)
     tensor.untyped_storage().resize_(0)
     return tensor
+
+
+def traced(torch):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.zeros(100)
 
 
 def test_a_tensor_on_a_gpu_that_is_not_there(place):

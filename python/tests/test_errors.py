@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import linecache
 import logging
 import signal
 import sys
 import textwrap
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -85,8 +89,9 @@ def test_what_is_no_kernel_and_no_stream():
         copy(X, X, 16)
     with pytest.raises(TypeError, match="a Python function"):
         ct.kernel(3)
-    with pytest.raises(tessera.ArgumentError, match="no stream"):
-        ct.launch(object(), (1,), copy, (X, X.copy(), 16))
+    for stream in (object(), -1, 1 << 64):
+        with pytest.raises(tessera.ArgumentError, match="no stream"):
+            ct.launch(stream, (1,), copy, (X, X.copy(), 16))
     with pytest.raises(tessera.TileError, match="programmatically"):
         ct.launch(None, (1,), copy, (X, X.copy(), 16), programmatic_dependent_launch=True)
 
@@ -98,7 +103,64 @@ def test_places_that_there_are_none_of():
     for options in ({"target": "h1"}, {"sanitize": "everything"}, {"schedule": "slow"}):
         with tessera.use("emu", **options), pytest.raises(tessera.ArgumentError):
             launch(X, X.copy(), 16)
+    for options in ({"seed": -1}, {"seed": 1 << 64}, {"seed": "a"}, {"threads": 0}, {"threads": -1}, {"sanitize": True}, {"target": 90}):
+        with pytest.raises(tessera.ArgumentError, match=f"`{next(iter(options))}` is"):
+            tessera.use("emu", **options)
     assert tessera._device.host().device == "cpu"
+
+
+def test_one_choice_in_several_threads_and_in_any_order():
+    chosen, seen = tessera.use("emu"), []
+    tessera.use("cpu")
+
+    def enter(before: float, inside: float):
+        time.sleep(before)
+        with chosen:
+            time.sleep(inside)
+            seen.append(tessera._device.host().device)
+        seen.append(tessera._device.host().device)
+
+    threads = [threading.Thread(target=enter, args=times) for times in ((0, 0.1), (0.05, 0.15))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == ["cpu", "cpu", "emu", "emu"]
+    # Each is entered before another is made, which would count from then on.
+    outer = tessera.use("emu")
+    outer.__enter__()
+    inner = tessera.use("cpu", threads=1)
+    inner.__enter__()
+    outer.__exit__(None, None, None)
+    assert tessera._device.host().threads == 1
+    inner.__exit__(None, None, None)
+    assert tessera._device.host() == tessera.Host("cpu")
+
+
+def test_choices_of_schedules_are_integers():
+    @tessera.kernel
+    def doubled(x: tessera.Tensor["N", tessera.dtype]):  # noqa: F821
+        tessera.tile.store(x, tessera.tile.load(x) * 2)
+
+    with pytest.raises(tessera.ArgumentError, match="choices of a schedule are integers"):
+        doubled.launch((X.copy(),), BLOCK_N="a")
+    for wrong, says in (({"key": ["N"]}, "over a space"), ({"space": {}}, "over a space")):
+        with pytest.raises(TypeError, match=says):
+            tessera.kernel.autotune(**wrong)
+    with pytest.raises(TypeError, match="an integer or a truth value, not 1.5"):
+        tessera.kernel.autotune(space={"BLOCK_N": [1.5]})(doubled.__wrapped__).launch((X.copy(),))
+
+
+def test_programs_without_a_console(monkeypatch):
+    @ct.kernel
+    def prints(x):
+        ct.printf("%d\n", ct.bid(0))
+        ct.store(x, (0,), ct.load(x, (0,), (16,)) + 1)
+
+    x = X.copy()
+    monkeypatch.setattr(sys, "stdout", None)
+    launch(x, kernel=prints, grid=(1,))
+    assert x[0] == X[0] + 1
 
 
 # Kernels.
@@ -120,6 +182,64 @@ def test_mistakes_have_the_place_that_editors_show():
     (diagnostic,) = error.diagnostics
     assert diagnostic["id"] == "unknown-name" and diagnostic["severity"] == "error" and isinstance(error, ct.TileSyntaxError)
     assert str(error).startswith("error[unknown-name]: the name `undefined`") and "help" in str(error)
+
+
+def helper(v):
+    return v + undefined  # noqa: F821
+
+
+class Helpers:
+    @staticmethod
+    def helper(v):
+        return v + undefined  # noqa: F821
+
+
+FIVE = 5
+wrong_lambda = lambda v: v + undefined  # noqa: E731, F821
+
+
+def helped(function):
+    if True:
+        @ct.kernel
+        def kernel(x): ct.store(x, (0,), function(ct.load(x, (0,), (16,))))  # fmt: skip
+    return kernel
+
+
+@ct.kernel
+def behind_a_default(x, s=FIVE, t=(1,
+                                   FIVE)): ct.store(x, (0,), undefined)  # fmt: skip  # noqa: F821
+
+
+@ct.kernel
+def behind_an_object(x, config, /, *, s=(FIVE), other=3): ct.store(x, (0,), undefined)  # fmt: skip  # noqa: F821
+
+
+@dataclasses.dataclass
+class Given:
+    a: int = 1
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: launch(X.copy(), kernel=helped(helper)),
+        lambda: launch(X.copy(), kernel=helped(Helpers.helper)),
+        lambda: launch(X.copy(), kernel=helped(wrong_lambda)),
+        lambda: launch(X.copy(), kernel=behind_a_default),
+        lambda: behind_an_object[1](X.copy(), Given()),
+        lambda: behind_an_object[1](X.copy(), Given(), other=Given()),
+    ],
+    ids=["helper", "static", "lambda", "default", "object", "objects"],
+)
+def test_columns_are_those_of_the_file(start):
+    with pytest.raises(SyntaxError) as found:
+        start()
+    error = found.value
+    line = linecache.getline(error.filename, error.lineno)
+    assert (error.offset, error.end_offset) == (line.index("undefined") + 1, line.index("undefined") + 1 + len("undefined"))
+    assert f"{__file__}:{error.lineno}:{error.offset}" in str(error)
+    assert error.text[error.offset - 1 : error.end_offset - 1] == "undefined"
+    assert "FIVE" not in line or error.text == line.rstrip("\n"), "what the file says, not what stands for it"
 
 
 def test_classes_of_mistakes():
@@ -159,7 +279,7 @@ def test_kernels_without_a_text():
     with pytest.raises(tessera.SourceError, match="define them in a file or a notebook cell"):
         launch(X, kernel=names["k"])
     with pytest.raises(OSError):
-        launch(X, kernel=ct.kernel(eval("lambda x: None")))
+        launch(X.copy(), kernel=helped(eval("lambda v: v")))
 
 
 def test_a_file_that_was_changed_since_it_was_imported(tmp_path, monkeypatch):
@@ -205,6 +325,20 @@ def test_a_limit_on_compiling():
     with ct.compiler_timeout(1e-6), pytest.raises(ct.TileCompilerTimeoutError, match="was not compiled within"):
         launch(np.zeros(3200, np.float32), kernel=long, grid=(1,))
     launch(np.zeros(3200, np.float32), kernel=long, grid=(1,))
+
+
+def test_a_limit_on_compiling_to_a_text():
+    @ct.kernel
+    def long(x):
+        for i in ct.static_iter(range(200)):
+            ct.store(x, (i,), ct.load(x, (i,), (16,)) * i + 1)
+
+    with ct.compiler_timeout(1e-6), pytest.raises(ct.TileCompilerTimeoutError, match="was not compiled within"):
+        long.compile(np.zeros(3200, np.float32))
+    assert ".entry" in long.compile(np.zeros(3200, np.float32))
+    for wrong, error in (("a", TypeError), (0, ValueError), (float("nan"), ValueError)):
+        with pytest.raises(error, match="a positive number of seconds"), ct.compiler_timeout(wrong):
+            pass
 
 
 def test_no_gpu_is_told(caplog):

@@ -57,3 +57,27 @@ def test_on_the_command_line(tmp_path):
     )
     ran = python("-m", "tessera", "--cpu", "program.py", cwd=tmp_path)
     assert ran.stdout == "cpu torch.float16\n", ran.stderr
+
+
+def test_stand_ins(tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "program.py").write_text(
+        "import io, torch\n"
+        "stream, event = torch.cuda.current_stream(), torch.cuda.Event()\n"
+        "stream.wait_event(event)\n"
+        "assert stream.query() and stream.record_event().query() and event.query() and event.wait() is None\n"
+        "assert torch.cuda.get_device_properties('cuda').total_memory >= torch.cuda.mem_get_info()[1] > 0\n"
+        "torch.cuda.reset_peak_memory_stats()\n"
+        "generator = torch.Generator(device='cuda').manual_seed(1)\n"
+        "assert isinstance(torch.default_generator, torch.Generator) and isinstance(generator, torch.Generator)\n"
+        "assert torch.rand(3, device='cuda', generator=generator).shape == (3,)\n"
+        "torch.set_default_device('cuda')\n"
+        "assert torch.zeros(3).is_cuda\n"
+        "torch.set_default_device(None)\n"
+        "with torch.cuda.device(0), torch.device('cuda'):\n    assert torch.zeros(3).is_cuda\n"
+        "assert not torch.zeros(3).pin_memory().is_pinned()\n"
+        "for keywords in ({'map_location': 'cuda'}, {'map_location': {'cuda:0': 'cuda:0'}}, {}):\n"
+        "    file = io.BytesIO()\n    torch.save(torch.ones(3), file)\n    file.seek(0)\n    assert torch.load(file, **keywords).sum() == 3\n"
+    )
+    ran = python("-m", "tessera", "--cpu", "program.py", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr

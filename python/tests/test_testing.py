@@ -129,6 +129,16 @@ def test_races_are_found():
         testing.check(races, (np.zeros(16, np.float32),), reference=lambda x: x + 1, grid=4)
 
 
+@pytest.mark.parametrize("dtype, beyond", [("float16", 7e4), ("float32", 1e39), ("bfloat16", 3.43e38), ("float8_e5m2", 7e4)])
+def test_what_is_too_large_is_no_number_only_where_there_is_no_infinity(dtype, beyond):
+    of = lambda value: np.array([value]).astype(testing._arrays.numpy_dtype(dtype))  # noqa: E731
+    testing.assert_close(of(np.inf), np.array([beyond]))
+    for wrong in (of(np.nan), of(-np.inf)):
+        with pytest.raises(AssertionError):
+            testing.assert_close(wrong, np.array([beyond]))
+    testing.assert_close(np.array([np.nan]).astype(ml_dtypes.float8_e4m3fn), np.array([480.0]))
+
+
 # gradcheck
 
 
@@ -144,6 +154,41 @@ def test_gradients():
         testing.gradcheck(lambda a, b: a * b, [wide, wide + 1], backward=lambda g, a, b: (g * b, g * b))
     with pytest.raises(TypeError, match="2 inputs"):
         testing.gradcheck(lambda a, b: a * b, [wide, wide], backward=lambda g, a, b: g * b)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("seed", range(4))
+def test_gradients_that_are_wrong_are_refused_in_every_format(dtype, seed):
+    x = testing.random((8, 16), dtype, seed=seed)
+
+    def check(function, gradient, factor):
+        made = lambda g, x: (factor * gradient(g.astype(float), x.astype(float))).astype(x.dtype)  # noqa: E731
+        return testing.gradcheck(lambda x: function(x.astype(np.float32)).astype(x.dtype), [x], backward=made, seed=seed)
+
+    for function, gradient in ((lambda x: x * x, lambda g, x: 2 * g * x), (np.exp, lambda g, x: g * np.exp(x))):
+        assert check(function, gradient, 1.0) <= 1
+        for factor in (2.0, -1.0, 0.5, 10.0, 0.0):
+            with pytest.raises(AssertionError, match="the gradient of input 0"):
+                check(function, gradient, factor)
+
+
+def test_formats_too_coarse_for_a_verdict_say_so():
+    x = testing.random((4,), "float8_e5m2", seed=1)
+    with pytest.raises(tessera.ArgumentError, match="`float8_e5m2` may change .*wider format"):
+        exp = lambda x: np.exp(x.astype(np.float32)).astype(x.dtype)  # noqa: E731
+        testing.gradcheck(exp, [x], backward=lambda g, x: (g.astype(float) * exp(x).astype(float)).astype(x.dtype))
+
+
+def test_steps_are_as_long_as_inputs_are_large():
+    x = (np.random.default_rng(1).standard_normal(5) * 1e6).astype(np.float32)
+    assert testing.gradcheck(lambda x: x * x, [x], backward=lambda g, x: 2 * g * x) <= 1
+    with pytest.raises(AssertionError):
+        testing.gradcheck(lambda x: x * x, [x], backward=lambda g, x: np.float32(2.02) * g * x)
+
+
+def test_gradients_have_the_shape_of_their_input():
+    with pytest.raises(AssertionError, match="shape"):
+        testing.gradcheck(lambda x: x * x, [np.ones((5, 1))], backward=lambda g, x: (2 * g * x).reshape(1, 5))
 
 
 def test_gradients_of_pytorch():
@@ -360,6 +405,17 @@ def test_gradients_that_are_no_numbers_or_not_there_are_wrong():
         tessera.testing.gradcheck(lambda x: x * x, (x,), backward=lambda g, x: np.full_like(x, np.nan))
     with pytest.raises(tessera.ArgumentError, match="nothing to check"):
         tessera.testing.gradcheck(lambda x: x * x, (x,), backward=lambda g, x: None)
+
+
+def test_files_that_cannot_be_compared(tmp_path):
+    for name, text in (("missing", None), ("empty", ""), ("garbage", "no record\n")):
+        path = tmp_path / name
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(tessera.ArgumentError, match=name):
+            testing.compare(path, path)
+    with pytest.raises(tessera.ArgumentError, match="missing"):
+        testing.report(tmp_path / "missing", out=tmp_path / "out.md")
 
 
 def test_integers_count_with_all_their_digits():

@@ -366,6 +366,53 @@ def test_norms_take_what_autocast_gives():
     assert norm.weight.grad.dtype == torch.float32
 
 
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_losses_under_autocast_have_32_bits(reduction):
+    layer, x, target = torch.nn.Linear(8, 50), torch.randn(16, 8), torch.randint(50, (16,))
+    theirs = torch.nn.CrossEntropyLoss(reduction=reduction)
+    ours = tessera.torch.CrossEntropyLoss(reduction=reduction)
+    last = tessera.torch.LinearCrossEntropyLoss(8, 50, reduction=reduction)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = layer(x)
+        made, want = ours(logits, target), theirs(logits, target)
+        assert last(logits[:, :8], target).dtype == torch.float32
+    assert made.dtype == want.dtype == torch.float32
+    torch.testing.assert_close(made, want, rtol=1e-2, atol=1e-2)
+    assert ours(logits, target).dtype == torch.bfloat16
+
+
+def test_an_approximation_that_there_is_none_of():
+    with pytest.raises(tessera.ArgumentError, match="`none` or `tanh`"):
+        tessera.torch.GELU("foo")(torch.ones(3))
+
+
+@pytest.mark.parametrize("integer", [torch.int64, torch.uint8, torch.int16])
+def test_indices_of_any_width(integer):
+    logits, target, table = torch.randn(5, 9), torch.randint(9, (5,)), torch.randn(9, 4)
+    want = torch.nn.functional.cross_entropy(logits, target, reduction="none")
+    for call in (functional.cross_entropy, tessera.ops.cross_entropy):
+        torch.testing.assert_close(call(logits, target.to(integer), ignore_index=-100)[0], want)
+    for call in (functional.embedding, tessera.ops.embedding):
+        torch.testing.assert_close(call(table, target.to(integer)), table[target])
+    assert functional.embedding(table.to("meta"), target.to("meta", integer)).shape == (5, 4)
+    mask = logits[0] > 0
+    for call in (functional.masked_select, tessera.ops.masked_select):
+        values, count = call(logits[0], mask)
+        torch.testing.assert_close(values[: int(count)], logits[0][mask])
+    given = logits.clone().requires_grad_()
+    functional.cross_entropy(given, target.to(integer), ignore_index=-100)[0].sum().backward()
+    want = logits.clone().requires_grad_()
+    torch.nn.functional.cross_entropy(want, target, reduction="sum").backward()
+    torch.testing.assert_close(given.grad, want.grad)
+
+
+def test_a_product_of_no_batches():
+    for call in (functional.gemm, tessera.ops.gemm):
+        for shape in ((0, 2, 3), (2, 0, 3), (2, 2, 0)):
+            a, b = torch.ones(shape), torch.ones(shape[0], shape[2], 4)
+            assert torch.equal(call(a, b), a @ b)
+
+
 def test_swap_keeps_objects_and_says_what_it_did():
     model = torch.nn.Sequential(
         torch.nn.LayerNorm(8),

@@ -170,7 +170,7 @@ pub fn parse_live(root: ModuleText, kernel: &str, modules: &dyn Modules) -> Pars
 /// A module and those that it imports.
 fn read(root: ModuleText, modules: &dyn Modules) -> ParsedFile {
     let mut sources = SourceMap::default();
-    let source = sources.add(root.file, root.text.as_str());
+    let source = sources.add(root.file, root.shown.as_deref().unwrap_or(&root.text));
     let scopes = IndexMap::from([(source, Scope::of(root.name))]);
     let mut file =
         ParsedFile { sources, source, kernels: IndexMap::new(), diagnostics: Vec::new(), scopes, inner_imports: IndexMap::new() };

@@ -61,6 +61,8 @@ pub struct ModuleText {
     pub file: String,
     /// What it holds; nothing for a package without an `__init__.py`.
     pub text: String,
+    /// What messages show in the text's place, of the same length; the text itself where it is `None`.
+    pub shown: Option<String>,
     /// The module whose names it has before its own, where a running program has given it some.
     pub before: Option<String>,
 }
@@ -69,7 +71,7 @@ impl ModuleText {
     /// The text of a file.
     pub fn of_file(name: impl Into<String>, text: impl Into<String>) -> ModuleText {
         let name = name.into();
-        ModuleText { file: name.clone(), name, text: text.into(), before: None }
+        ModuleText { file: name.clone(), name, text: text.into(), shown: None, before: None }
     }
 }
 
@@ -232,7 +234,7 @@ impl ParsedFile {
         if let Some(known) = self.known(&found.name) {
             return known;
         }
-        let source = self.sources.add(found.file, found.text);
+        let source = self.sources.add(found.file, found.shown.as_deref().unwrap_or(&found.text));
         self.scopes.insert(source, Scope::of(found.name));
         if self.scopes.len() > MAX_MODULES {
             let start = Span { source, start: 0, end: 0 };
@@ -243,8 +245,7 @@ impl ParsedFile {
             );
             return source;
         }
-        let text = self.sources.get(source).text.clone();
-        match python::parse(source, &text) {
+        match python::parse(source, &found.text) {
             Ok(module) => {
                 let first = self.given(modules, source, found.before.as_deref());
                 self.collect(modules, source, &module, first);

@@ -4,14 +4,13 @@
 //! arrays share nothing with what is written) and what its symbols say (`K` is one number, wherever it occurs). Each assumption is verified here
 //! against the arguments; what does not hold is a diagnostic that names both sides. The result is the flat argument list.
 
-use std::ops::Range;
-
 use tessera_ir::{AbiParam, Diagnostic, Extent, IndexType, ParamKind, Span};
 use tessera_types::{DType, IntFormat, cast, default_rounding};
 
 use crate::argument::{Argument, Constant, Flat};
 use crate::array::Placed;
 use crate::interface::Interface;
+use crate::meet::meet;
 
 /// A launch's arguments and what they are checked against.
 pub(crate) struct Checker<'a, A> {
@@ -242,7 +241,7 @@ impl<'a, A: Placed> Checker<'a, A> {
     /// What is written shares no memory with another argument, nor with itself; `arrays` are those of each parameter.
     pub(crate) fn overlaps(&self, arrays: &[&[A]]) -> Vec<Diagnostic> {
         let mut wrong = Vec::new();
-        let mut seen: Vec<(&str, Range<u64>, bool, bool)> = Vec::new();
+        let mut seen: Vec<(&str, &A, bool, bool)> = Vec::new();
         for ((param, &written), arrays) in self.interface.abi.params.iter().zip(&self.interface.written).zip(arrays) {
             let disjoint = matches!(param.kind, ParamKind::Array { disjoint: true, .. });
             for tensor in *arrays {
@@ -251,12 +250,8 @@ impl<'a, A: Placed> Checker<'a, A> {
                     let strides = format!("shape {:?}, strides {:?}", tensor.sizes(), tensor.steps());
                     wrong.push(self.at(&param.name, "argument-overlap", message).label(strides));
                 }
-                let range = tensor.address_range();
                 let clash = seen.iter().find(|(_, other, other_written, other_disjoint)| {
-                    (written || *other_written)
-                        && (disjoint || *other_disjoint)
-                        && range.start < other.end
-                        && other.start < range.end
+                    (written || *other_written) && (disjoint || *other_disjoint) && meet(tensor, *other)
                 });
                 if let Some((other, _, other_written, _)) = clash {
                     let writes = if written { &param.name } else { *other };
@@ -267,7 +262,7 @@ impl<'a, A: Placed> Checker<'a, A> {
                     }
                     wrong.push(diagnostic.help("pass a copy: a kernel may assume that what it writes is nothing else's memory"));
                 }
-                seen.push((&param.name, range, written, disjoint));
+                seen.push((&param.name, tensor, written, disjoint));
             }
         }
         wrong

@@ -17,6 +17,7 @@ mod error;
 mod interface;
 mod launch;
 mod layout;
+mod meet;
 mod module_cache;
 mod pool;
 mod prepared;

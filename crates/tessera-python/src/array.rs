@@ -48,6 +48,13 @@ pub(crate) fn refuse(py: Python<'_>, text: impl Into<String>) -> PyErr {
     Failure::plain("argument", text).raise(py)
 }
 
+/// The same because of an exception of the array's library, which stands as its cause.
+pub(crate) fn because(py: Python<'_>, text: impl Into<String>, cause: PyErr) -> PyErr {
+    let refused = refuse(py, text);
+    refused.set_cause(py, Some(cause));
+    refused
+}
+
 impl Given {
     /// The array that an object is; `None` where it is none. `stream` is the one on which it is going to be used, where one was named.
     pub(crate) fn of(object: &Bound<'_, PyAny>, stream: Option<u64>) -> PyResult<Option<Given>> {

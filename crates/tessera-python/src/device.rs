@@ -44,13 +44,8 @@ pub(crate) struct Emulated {
 }
 
 impl Emulated {
-    /// Runs launches to their end; gives what they printed. `indent` is that of the kernel's text.
-    pub(crate) fn run(
-        &self,
-        py: Python<'_>,
-        indent: usize,
-        work: impl FnOnce() -> Result<(), KernelError> + Send,
-    ) -> PyResult<String> {
+    /// Runs launches to their end; gives what they printed.
+    pub(crate) fn run(&self, py: Python<'_>, work: impl FnOnce() -> Result<(), KernelError> + Send) -> PyResult<String> {
         let (ran, launched) = py.detach(|| self.watched(work));
         ran.map_err(|error| {
             self.forget();
@@ -58,7 +53,7 @@ impl Emulated {
             let (text, findings) = told(&launched);
             // A failed assertion is a trap among the findings, and says more itself.
             match findings.is_empty() || matches!(error, KernelError::Fault { .. }) {
-                true => of_kernel(py, &error, indent),
+                true => of_kernel(py, &error),
                 false => Failure::plain("sanitizer", text).with_findings(findings).raise(py),
             }
         })?;

@@ -4,11 +4,12 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
+use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use tessera::types::DType;
 
-use crate::array::{Given, refuse, row_major};
+use crate::array::{Given, because, refuse, row_major};
 use crate::stream;
 
 /// `DLTensor`.
@@ -118,8 +119,15 @@ pub(crate) fn of(object: &Bound<'_, PyAny>, stream: Option<u64>) -> PyResult<Giv
     keywords.set_item("max_version", (1, 0))?;
     // Libraries from before version 1 do not know that keyword; arrays that must not be written cannot be given by these.
     let asked = |keywords| object.call_method("__dlpack__", (), Some(keywords));
-    let capsule = asked(&keywords).or_else(|_| asked(&oldest));
-    let capsule = capsule.map_err(|error| refuse(py, format!("`{}` gives no array by DLPack: {error}", object.get_type())))?;
+    let capsule = asked(&keywords).or_else(|error| match error.is_instance_of::<PyTypeError>(py) {
+        true => asked(&oldest),
+        false => Err(error),
+    });
+    let capsule = capsule.map_err(|error| match error.is_instance_of::<PyException>(py) {
+        true => because(py, format!("`{}` gives no array by DLPack: {error}", object.get_type()), error),
+        // An interrupt, or the end of the program.
+        false => error,
+    })?;
     let no_capsule = || refuse(py, format!("`__dlpack__` of `{}` gives no capsule with an array", object.get_type()));
     let capsule: Bound<'_, PyCapsule> = capsule.cast_into().map_err(|_| no_capsule())?;
     let (array, readonly) = if capsule.is_valid_checked(Some(NEW)) {

@@ -12,15 +12,13 @@ pub(crate) struct Failure<'a> {
     pub(crate) text: String,
     pub(crate) report: Option<&'a Report>,
     pub(crate) block: Option<[u32; 3]>,
-    /// Columns by which the texts of the report were shifted to the left.
-    pub(crate) indent: usize,
     /// What sanitizers found, each as JSON.
     pub(crate) findings: Vec<String>,
 }
 
 impl Failure<'_> {
     pub(crate) fn plain(kind: &'static str, text: impl Into<String>) -> Failure<'static> {
-        Failure { kind, text: text.into(), report: None, block: None, indent: 0, findings: Vec::new() }
+        Failure { kind, text: text.into(), report: None, block: None, findings: Vec::new() }
     }
 
     pub(crate) fn with_findings(self, findings: Vec<String>) -> Self {
@@ -36,7 +34,7 @@ impl Failure<'_> {
         let list = PyList::empty(py);
         if let Some(report) = self.report {
             for diagnostic in &report.diagnostics {
-                list.append(entry(py, diagnostic, &report.sources, self.indent)?)?;
+                list.append(entry(py, diagnostic, &report.sources)?)?;
             }
         }
         let made =
@@ -45,7 +43,7 @@ impl Failure<'_> {
     }
 }
 
-fn entry<'py>(py: Python<'py>, diagnostic: &Diagnostic, sources: &SourceMap, indent: usize) -> PyResult<Bound<'py, PyDict>> {
+fn entry<'py>(py: Python<'py>, diagnostic: &Diagnostic, sources: &SourceMap) -> PyResult<Bound<'py, PyDict>> {
     let entry = PyDict::new(py);
     entry.set_item("id", diagnostic.id)?;
     let severity = match diagnostic.severity {
@@ -64,18 +62,18 @@ fn entry<'py>(py: Python<'py>, diagnostic: &Diagnostic, sources: &SourceMap, ind
             (source.line_column(primary.span.start), source.line_column(primary.span.end));
         entry.set_item("file", &source.name)?;
         entry.set_item("line", line)?;
-        entry.set_item("column", column + indent)?;
+        entry.set_item("column", column)?;
         entry.set_item("end_line", end_line)?;
-        entry.set_item("end_column", end_column + indent)?;
+        entry.set_item("end_column", end_column)?;
         // A place behind the last line has no text.
-        let text = source.text.lines().nth(line.saturating_sub(1)).map(|text| format!("{:indent$}{text}", ""));
+        let text = source.text.lines().nth(line.saturating_sub(1));
         entry.set_item("source", text)?;
     }
     Ok(entry)
 }
 
-fn of_report<'a>(kind: &'static str, report: &'a Report, indent: usize) -> Failure<'a> {
-    Failure { kind, text: report.render(false), report: Some(report), block: None, indent, findings: Vec::new() }
+fn of_report<'a>(kind: &'static str, report: &'a Report) -> Failure<'a> {
+    Failure { kind, text: report.render(false), report: Some(report), block: None, findings: Vec::new() }
 }
 
 /// Gives what a kernel printed before it stopped to where the program's own output goes. Where that takes nothing, the exception of the kernel counts.
@@ -88,13 +86,11 @@ pub(crate) fn show(py: Python<'_>, printed: &str) {
 }
 
 /// The exception of a kernel that does not run.
-pub(crate) fn of_kernel(py: Python<'_>, error: &KernelError, indent: usize) -> PyErr {
+pub(crate) fn of_kernel(py: Python<'_>, error: &KernelError) -> PyErr {
     match error {
-        KernelError::Rejected(report) | KernelError::Device(DeviceError::Rejected(report)) => {
-            of_report("compile", report, indent)
-        }
-        KernelError::Fault { report, block, .. } => Failure { block: *block, ..of_report("fault", report, indent) },
-        KernelError::NeverEnds(report) => of_report("fault", report, indent),
+        KernelError::Rejected(report) | KernelError::Device(DeviceError::Rejected(report)) => of_report("compile", report),
+        KernelError::Fault { report, block, .. } => Failure { block: *block, ..of_report("fault", report) },
+        KernelError::NeverEnds(report) => of_report("fault", report),
         KernelError::Memory { .. } => Failure::plain("argument", error.to_string()),
         KernelError::Io { .. } => Failure::plain("source", error.to_string()),
         other => Failure::plain("device", other.to_string()),
@@ -105,7 +101,7 @@ pub(crate) fn of_kernel(py: Python<'_>, error: &KernelError, indent: usize) -> P
 /// The exception of an operator that does not take a call.
 pub(crate) fn of_call(py: Python<'_>, error: &CallError) -> PyErr {
     match error {
-        CallError::Kernel(error) => of_kernel(py, error, 0),
+        CallError::Kernel(error) => of_kernel(py, error),
         other => Failure::plain("argument", other.to_string()).raise(py),
     }
 }

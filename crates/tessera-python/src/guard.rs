@@ -20,6 +20,8 @@ pub(crate) struct Guard {
     place: Place,
     name: Py<PyAny>,
     value: Py<PyAny>,
+    /// Whether the name stood for nothing.
+    is_absent: bool,
 }
 
 impl Guard {
@@ -32,7 +34,8 @@ impl Guard {
             Err(_) if is_cell => Place::Cell(place.unbind()),
             Err(_) => Place::Read(guard.getattr("read")?.unbind()),
         };
-        Ok(Guard { place, name: guard.getattr("name")?.unbind(), value: guard.getattr("value")?.unbind() })
+        let is_absent = guard.getattr("is_absent")?.is_truthy()?;
+        Ok(Guard { place, name: guard.getattr("name")?.unbind(), value: guard.getattr("value")?.unbind(), is_absent })
     }
 
     /// Whether the name still stands for that.
@@ -40,7 +43,7 @@ impl Guard {
         let found = match &self.place {
             Place::Names(names) => match names.bind(py).get_item(self.name.bind(py).cast::<PyString>()?)? {
                 Some(found) => found,
-                None => return Ok(false),
+                None => return Ok(self.is_absent),
             },
             Place::Cell(cell) => {
                 match cell.bind(py).getattr(intern!(py, "cell_contents")) {

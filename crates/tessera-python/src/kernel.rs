@@ -10,19 +10,21 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use tessera::compile::CompileOptions;
 use tessera::driver::StreamHandle;
-use tessera::lang::{Builtin, Space};
+use tessera::lang::{ArgType, Builtin, Space};
 use tessera::runtime::{Device, DriverDevice, Kernel as Compiled, KernelError, LaunchGrid, Often, PreparedLaunch, Tensor, Value};
 
 use crate::array::refuse;
 use crate::constraint;
 use crate::device::{Host, Place, cuda};
+use crate::emit;
 use crate::error::{Failure, of_kernel, show};
 use crate::grid;
 use crate::guard::Guard;
-use crate::live::{Texts, root};
+use crate::live::{Text, Texts, root};
 use crate::often::{self, Form, Launches};
 use crate::stage::Stage;
 use crate::stream;
+use crate::torch;
 use crate::value::Argument;
 
 /// Nanoseconds that compiling may take; 0 for as long as it takes.
@@ -35,7 +37,6 @@ pub(crate) struct Kernel {
     parameters: Vec<String>,
     /// Of each parameter, whether its value is compiled in.
     constants: Vec<bool>,
-    indent: usize,
     often: Launches,
     guards: Vec<Guard>,
 }
@@ -72,17 +73,16 @@ impl Kernel {
         py: Python<'_>,
         root_name: &str,
         kernel: &str,
-        modules: BTreeMap<String, (String, String, Option<String>)>,
-        indent: usize,
+        modules: BTreeMap<String, Text>,
         guards: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<Kernel> {
         let texts = Texts::new(modules);
         let first = root(&texts, root_name)?;
-        let inner = py.detach(|| Compiled::from_live(first, &texts, kernel)).map_err(|error| of_kernel(py, &error, indent))?;
+        let inner = py.detach(|| Compiled::from_live(first, &texts, kernel)).map_err(|error| of_kernel(py, &error))?;
         let parameters: Vec<String> = inner.parameters().into_iter().map(|(name, _)| name.to_owned()).collect();
         let constants = parameters.iter().map(|name| inner.is_constant(name)).collect();
         let guards = guards.iter().map(Guard::of).collect::<PyResult<_>>()?;
-        Ok(Kernel { inner, parameters, constants, indent, often: Launches::default(), guards })
+        Ok(Kernel { inner, parameters, constants, often: Launches::default(), guards })
     }
 
     /// Whether the names that it uses still stand for what they stood for when it was read.
@@ -152,8 +152,8 @@ impl Kernel {
     ) -> PyResult<String> {
         let asked = self.asked(py, (args, Some(keywords)), (LaunchGrid::Auto, None, None), None)?;
         let values = self.values(&asked, |given, name| given.on_host(py, name))?;
-        let types = self.inner.argument_types(&values).map_err(|error| of_kernel(py, &error, self.indent))?;
-        py.detach(|| crate::emit::text(&self.inner, &types, target, emit)).map_err(|error| error.raise(py, self.indent))
+        let types = self.inner.argument_types(&values).map_err(|error| of_kernel(py, &error))?;
+        self.text(py, &types, target, emit)
     }
 
     /// Its text at a level, for parameters of which only this is known, see `crate::constraint`.
@@ -171,7 +171,7 @@ impl Kernel {
         let types = named
             .map(|(name, given)| Ok((name.clone(), constraint::argument_type(&given, name)?)))
             .collect::<PyResult<Vec<_>>>()?;
-        py.detach(|| crate::emit::text(&self.inner, &types, target, emit)).map_err(|error| error.raise(py, self.indent))
+        self.text(py, &types, target, emit)
     }
 }
 
@@ -251,34 +251,24 @@ impl Kernel {
         named.map(|(name, argument)| Ok((name.as_ref(), argument.value(|given| tensor(given, name))?))).collect()
     }
 
-    /// Does what compiles, within the time that there is.
-    fn within<T>(
-        &self,
-        values: &[(&str, Value)],
-        asked: &Asked<'_>,
-        work: impl Fn(&Compiled, &[(&str, Value)], &CompileOptions) -> Result<T, KernelError>,
-    ) -> Result<T, Stopped> {
-        let limit = TIMEOUT.load(Ordering::Relaxed);
-        let begun = Instant::now();
-        let made = work(&self.inner, values, &asked.options).map_err(Stopped::Kernel)?;
-        match Duration::from_nanos(limit) {
-            Duration::ZERO => Ok(made),
-            limit if begun.elapsed() <= limit => Ok(made),
-            limit => Err(Stopped::TooLong(limit)),
-        }
+    fn on_cpu(&self, values: &[(&str, Value)], asked: &Asked<'_>) -> Result<PreparedLaunch, Stopped> {
+        within(|| self.inner.prepare(values, asked.grid, &asked.options, &Device::Cpu).map_err(Stopped::Kernel))
     }
 
-    fn on_cpu(&self, values: &[(&str, Value)], asked: &Asked<'_>) -> Result<PreparedLaunch, Stopped> {
-        self.within(values, asked, |kernel, values, options| kernel.prepare(values, asked.grid, options, &Device::Cpu))
+    /// Its text at a level, for arguments of these types.
+    fn text(&self, py: Python<'_>, types: &[(String, ArgType)], target: &str, emit: &str) -> PyResult<String> {
+        let made = py.detach(|| within(|| emit::text(&self.inner, types, target, emit)));
+        made.map_err(|stopped| self.raise(py, stopped))
     }
 
     fn raise(&self, py: Python<'_>, stopped: Stopped) -> PyErr {
         match stopped {
-            Stopped::Kernel(error) => of_kernel(py, &error, self.indent),
+            Stopped::Kernel(error) => of_kernel(py, &error),
             Stopped::TooLong(limit) => {
                 let text = format!("`{}` was not compiled within {} s", self.inner.name(), limit.as_secs_f64());
                 Failure::plain("timeout", text).raise(py)
             }
+            Stopped::Asked(text) => Failure::plain("argument", text).raise(py),
         }
     }
 
@@ -296,18 +286,26 @@ impl Kernel {
         Ok(())
     }
 
+    /// Tells the libraries of arrays that these are going to be written.
+    fn change<'a>(&self, py: Python<'_>, asked: &Asked<'_>, written: impl Iterator<Item = &'a str>) -> PyResult<()> {
+        let of = |name: &'a str| asked.names.iter().zip(&asked.arguments).filter(move |(own, _)| *own == name);
+        let arrays = written.flat_map(of).flat_map(|(_, argument)| argument.arrays());
+        torch::change(py, arrays.map(|given| &given.owner))
+    }
+
     fn on_host(&self, py: Python<'_>, asked: &Asked<'_>, host: &Host) -> PyResult<(String, Vec<String>)> {
         match host.place(py)? {
             Place::Cpu(options) => {
                 let values = self.values(asked, |given, name| given.on_host(py, name))?;
                 let launch = py.detach(|| self.on_cpu(&values, asked)).map_err(|stopped| self.raise(py, stopped))?;
                 self.refuse_readonly(py, asked, launch.written())?;
+                self.change(py, asked, launch.written())?;
                 let ran = py.detach(|| launch.run_with(&options));
                 let printed = ran.map_err(|error| {
                     if let KernelError::Fault { printed, .. } = &error {
                         show(py, printed);
                     }
-                    of_kernel(py, &error, self.indent)
+                    of_kernel(py, &error)
                 });
                 Ok((printed?, notes(&launch)))
             }
@@ -319,7 +317,8 @@ impl Kernel {
                 let staged = asked.with(staged.collect::<PyResult<_>>()?);
                 let stream = device.stream().handle();
                 let Found { launch, notes, .. } = self.found(py, &staged, (device, emulated.number), stream)?;
-                let printed = emulated.run(py, self.indent, || {
+                self.change(py, asked, launch.prepared.written())?;
+                let printed = emulated.run(py, || {
                     let is_constant = |name: &str| self.is_constant(name);
                     often::enqueue(&launch, stream, &staged.names, &staged.arguments, is_constant)?;
                     device.stream().synchronize().map_err(|error| launch.stopped(error))
@@ -354,9 +353,8 @@ impl Kernel {
             return Ok(Found { launch, notes: Vec::new(), is_kept: true });
         }
         let values = self.values(asked, |given, name| given.on_device(py, device, name))?;
-        let prepared = py.detach(|| {
-            self.within(&values, asked, |kernel, values, options| kernel.prepare_often(values, asked.grid, options, device))
-        });
+        let prepared = py
+            .detach(|| within(|| self.inner.prepare_often(&values, asked.grid, &asked.options, device).map_err(Stopped::Kernel)));
         let launch = Arc::new(prepared.map_err(|stopped| self.raise(py, stopped))?);
         self.refuse_readonly(py, asked, launch.prepared.written())?;
         let is_kept = form.is_some_and(|form| self.often.keep(form, &launch));
@@ -373,6 +371,7 @@ impl Kernel {
     ) -> PyResult<(String, Vec<String>)> {
         let stream = stream::handle(py, stream, device.properties().ordinal)?;
         let Found { launch, notes, is_kept } = self.found(py, asked, (device, device.properties().ordinal.into()), stream)?;
+        self.change(py, asked, launch.prepared.written())?;
         let arrays = asked.arguments.iter().flat_map(Argument::arrays);
         let queued = stream::wait_for(device, stream, arrays)
             .and_then(|()| often::enqueue(&launch, stream, &asked.names, &asked.arguments, |name| self.is_constant(name)));
@@ -385,10 +384,20 @@ impl Kernel {
     }
 }
 
-/// Why a launch did not happen.
+/// Why nothing was compiled or launched.
 pub(crate) enum Stopped {
     Kernel(KernelError),
     TooLong(Duration),
+    /// What was asked for is not there.
+    Asked(String),
+}
+
+/// Does what compiles, within the time that there is.
+fn within<T>(work: impl FnOnce() -> Result<T, Stopped>) -> Result<T, Stopped> {
+    let limit = Duration::from_nanos(TIMEOUT.load(Ordering::Relaxed));
+    let begun = Instant::now();
+    let made = work()?;
+    if limit.is_zero() || begun.elapsed() <= limit { Ok(made) } else { Err(Stopped::TooLong(limit)) }
 }
 
 /// What there is to say of how a kernel was compiled.

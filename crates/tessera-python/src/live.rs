@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use pyo3::prelude::*;
 use tessera::lang::{ModuleText, Modules, Wanted};
 
-/// A module: the file that messages name, its text, and the module that has its names.
-type Text = (String, String, Option<String>);
+/// A module: the file that messages name, its text, what they show in its place, and the module that has its names.
+pub(crate) type Text = (String, String, Option<String>, Option<String>);
 
 /// Texts by their modules' names.
 pub(crate) struct Texts(BTreeMap<String, Text>);
@@ -17,8 +17,8 @@ impl Texts {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<ModuleText> {
-        let (file, text, before) = self.0.get(name)?;
-        Some(ModuleText { name: name.to_owned(), file: file.clone(), text: text.clone(), before: before.clone() })
+        let (file, text, shown, before) = self.0.get(name)?.clone();
+        Some(ModuleText { name: name.to_owned(), file, text, shown, before })
     }
 }
 

@@ -1,7 +1,8 @@
 //! Launches on a device that are asked for again and again: what they were compiled to and packed as is found by the form of their arguments.
 //!
-//! The form of an array is its type, sizes, strides, alignment and which of the others it shares memory with; of a constant parameter its value;
-//! of a number that is passed at launch its kind. A launch that is found costs a copy of its parameters and the driver's own call.
+//! The form of an array is its type, sizes, strides, alignment, and how far it is from those of the others that lie in the same range of memory; of
+//! a constant parameter its value; of a number that is passed at launch its kind. A launch that is found costs a copy of its parameters and the
+//! driver's own call.
 //!
 //! A launch with memory of its own (workspace) is kept as long as the process: a stream may not have come to it yet, and a graph may have recorded
 //! it. One that is not kept, since it has a list of arrays, which stand in a table of its own, or since there are too many, lets go of its memory
@@ -97,12 +98,19 @@ fn text(text: &str, words: &mut Vec<u64>) {
 
 fn array(given: &Given, words: &mut Vec<u64>, arrays: &mut Vec<(u64, u64)>) {
     let (start, end) = (given.address, given.address + given.span() as u64);
-    let shared = arrays.iter().enumerate().filter(|(_, (from, to))| start < *to && *from < end);
-    let shared = shared.fold(0, |bits, (at, _)| bits | 1 << (at % 64));
-    arrays.push((start, end));
     let align = given.address.trailing_zeros().min(ALIGN);
-    words.extend([given.dtype as u64, u64::from(align), shared, u64::from(given.readonly), given.shape.len() as u64]);
+    words.extend([given.dtype as u64, u64::from(align), u64::from(given.readonly), given.shape.len() as u64]);
     words.extend(given.shape.iter().chain(&given.strides).map(|&extent| extent as u64));
+    // Whether arrays of one range of memory have elements in common depends on how far one is from the other.
+    let count = words.len();
+    words.push(0);
+    for (at, (from, to)) in arrays.iter().enumerate() {
+        if start < *to && *from < end {
+            words[count] += 1;
+            words.extend([at as u64, start.wrapping_sub(*from)]);
+        }
+    }
+    arrays.push((start, end));
 }
 
 fn constant(value: &ConstValue, is_constant: bool, words: &mut Vec<u64>) {

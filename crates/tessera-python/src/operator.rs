@@ -22,6 +22,7 @@ use crate::error::{of_call, of_kernel};
 use crate::often::Form;
 use crate::stage::Stage;
 use crate::stream;
+use crate::torch;
 use crate::value::array;
 
 /// What an operator is, for Python: its name, what it computes, variants, the default one, precisions, and the name of its gradient's.
@@ -178,7 +179,7 @@ impl Call {
         {
             let stream = stream::handle(py, stream, device.properties().ordinal)?;
             let ready = stream::wait_for(device, stream, given.iter().map(|(_, given)| given));
-            ready.and_then(|()| stream::let_go_behind(device, stream)).map_err(|error| of_kernel(py, &error, 0))?;
+            ready.and_then(|()| stream::let_go_behind(device, stream)).map_err(|error| of_kernel(py, &error))?;
         }
         let tensor = |(name, given): &(String, Given)| match (&place, &stage) {
             (_, Some(stage)) => stage.tensor(py, given, name),
@@ -216,6 +217,9 @@ impl Call {
                 return Err(refuse(py, format!("`{name}` is written, and the array must not be: pass another one")));
             }
         }
+        // Results that were made for the call are nobody else's yet.
+        let given = |(_, array): &(&str, &Given)| self.given.iter().any(|(_, own)| own.address == array.address);
+        torch::change(py, names.iter().copied().zip(&arrays).filter(given).map(|(_, array)| &array.owner))?;
         match &self.plan {
             Planned::Again(kept) => {
                 let Where::Gpu(device) = &self.place else { bug!("a call that is kept is on a GPU") };
@@ -240,7 +244,7 @@ impl Call {
         arrays: &[Given],
         stream: StreamHandle,
     ) -> PyResult<()> {
-        self.wait_for(device, stream, arrays).map_err(|error| of_kernel(py, &error, 0))?;
+        self.wait_for(device, stream, arrays).map_err(|error| of_kernel(py, &error))?;
         let address = |source: Source| match source {
             Source::Result(number) => arrays[number].address,
             Source::Given(name, _) => match self.given.iter().find(|(own, _)| own == name) {
@@ -277,7 +281,7 @@ impl Call {
                 let tensors = results(wanted, arrays, |given, name| given.on_host(py, name))?;
                 let launches = prepared(py, resolved, &tensors)?;
                 let ran = py.detach(|| launches.iter().try_for_each(|launch| launch.run_with(options).map(drop)));
-                ran.map_err(|error| of_kernel(py, &error, 0))
+                ran.map_err(|error| of_kernel(py, &error))
             }
             Where::Gpu(device) => {
                 let stream = stream::handle(py, stream, device.properties().ordinal)?;
@@ -296,7 +300,7 @@ impl Call {
                 let launches = prepared(py, resolved, &tensors)?;
                 let ready = self.wait_for(device, stream, arrays);
                 let queued = ready.and_then(|()| py.detach(|| stream::enqueue(device, &launches, stream)));
-                queued.map_err(|error| of_kernel(py, &error, 0))
+                queued.map_err(|error| of_kernel(py, &error))
             }
             Where::Host(Place::Emulator(emulated)) => {
                 // Results that were given have their places among the arguments already.
@@ -306,7 +310,7 @@ impl Call {
                 let own = Stage::new(py, &emulated.device, &fresh)?;
                 let tensors = results(wanted, arrays, |given, name| own.tensor(py, given, name))?;
                 let launches = prepared(py, resolved, &tensors)?;
-                emulated.run(py, 0, || launches.iter().try_for_each(PreparedLaunch::run))?;
+                emulated.run(py, || launches.iter().try_for_each(PreparedLaunch::run))?;
                 own.bring_back(py, fresh.iter().copied())?;
                 for output in wanted.iter().filter(|output| output.given.is_some()) {
                     updated.extend(self.given.iter().filter(|(name, _)| name == output.name).map(|(_, given)| given));

@@ -17,7 +17,8 @@ pub(crate) fn named(stream: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
         return Ok(None);
     }
     if let Ok(handle) = stream.cast::<PyInt>() {
-        return handle.extract().map(Some);
+        let wide = |_| refuse(py, format!("{handle} is no stream: a handle has 64 bits and no sign"));
+        return handle.extract().map(Some).map_err(wide);
     }
     if let Some(handle) = torch::stream(stream)? {
         return Ok(Some(handle));

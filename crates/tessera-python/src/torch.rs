@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyTuple};
 use tessera::types::DType;
 
 use crate::array::{Given, refuse};
@@ -19,6 +19,8 @@ struct Torch {
     parameter: Py<PyAny>,
     stream: Option<Py<PyAny>>,
     exchange: Option<&'static Exchange>,
+    /// Tells autograd that tensors of a list were changed.
+    increment: Py<PyAny>,
     /// Element types by the addresses of PyTorch's objects, which live as long as the process.
     dtypes: HashMap<usize, DType>,
 }
@@ -43,8 +45,13 @@ fn torch(py: Python<'_>) -> PyResult<Option<&'static Torch>> {
         }
     }
     let exchange = Exchange::of(&tensor);
+    // Autograd is imported behind the tensors. What its function calls takes a third of its time; older versions' takes no lists.
+    let Ok(graph) = module.getattr("autograd").and_then(|autograd| autograd.getattr("graph")) else { return Ok(None) };
+    let quick = module.getattr("_C").and_then(|native| native.getattr("_increment_version"));
+    let quick = quick.ok().filter(|quick| quick.call1((PyTuple::empty(py),)).is_ok());
+    let increment = quick.map_or_else(|| graph.getattr("increment_version"), Ok)?.unbind();
     let stream = module.getattr("cuda").and_then(|cuda| cuda.getattr("Stream")).ok().map(Bound::unbind);
-    let known = Torch { tensor: tensor.unbind(), parameter: parameter.unbind(), stream, exchange, dtypes };
+    let known = Torch { tensor: tensor.unbind(), parameter: parameter.unbind(), stream, exchange, increment, dtypes };
     Ok(Some(TORCH.get_or_init(py, || known)))
 }
 
@@ -75,9 +82,38 @@ fn whole(tensor: &Bound<'_, PyAny>, given: Given) -> PyResult<Given> {
         return Err(refuse(py, "a tensor that is negated lazily is no array: pass `resolve_neg()`"));
     }
     if given.address == 0 && given.len() > 0 {
-        return Err(refuse(py, "the tensor's memory was freed, or it has none"));
+        let layout = tensor.getattr("layout")?.str()?;
+        if layout != "torch.strided" {
+            return Err(refuse(
+                py,
+                format!("a tensor of layout `{layout}` has no memory that a kernel could use: pass `to_dense()`"),
+            ));
+        }
+        let class = tensor.get_type().name()?;
+        return Err(refuse(
+            py,
+            format!(
+                "the `{class}` has no memory, or it was freed: under `torch.compile` and its like tensors are only traced; launch outside of them, or in \
+                 an operator made by `torch.library.custom_op`"
+            ),
+        ));
     }
     Ok(given)
+}
+
+/// Tells autograd that those of some objects which are tensors are going to be changed, so that it does not use them as what they were.
+pub(crate) fn change<'a>(py: Python<'_>, objects: impl Iterator<Item = &'a Py<PyAny>>) -> PyResult<()> {
+    let Some(torch) = torch(py)? else { return Ok(()) };
+    let mut tensors = Vec::new();
+    for object in objects {
+        if is_tensor(object.bind(py))? {
+            tensors.push(object);
+        }
+    }
+    if tensors.is_empty() {
+        return Ok(());
+    }
+    torch.increment.call1(py, (PyTuple::new(py, tensors)?,)).map(drop)
 }
 
 /// The handle of a stream of PyTorch's own class.

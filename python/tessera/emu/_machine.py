@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from .. import _native, errors
+from .._device import check_number
 from . import _arguments, _report
 from ._arguments import Parameter
 from ._memory import Memory
@@ -193,6 +194,7 @@ class Machine:
             wanted = ", ".join(f"{parameter.name} (.{parameter.type}, {parameter.bytes} bytes)" for parameter in parameters)
             raise errors.ArgumentError(f"{len(launch.args)} arguments for {len(parameters)} parameters of `{entry}`: {wanted or 'it has none'}")
         grid, block = _extents("grid", launch.grid), _extents("block", launch.block)
+        check_number("shared", launch.shared, 0, 2**32 - 1)
         asked = _Asked(
             shared=launch.shared,
             cluster=None if launch.cluster is None else _extents("cluster", launch.cluster),
@@ -227,6 +229,8 @@ def _how(keywords: dict) -> How:
     if unknown:
         raise errors.ArgumentError(f"a launch has no `{unknown[0]}`: it has {', '.join(HOW)}")
     how = How(**keywords)
+    for name in ("seed", "most_schedules"):
+        check_number(name, getattr(how, name), 0, 2**64 - 1)
     _report.failing((), how.raise_on)
     return how
 

@@ -75,6 +75,10 @@ def _largest(dtype: np.dtype) -> float:
     return float(ml_dtypes.finfo(dtype).max)
 
 
+def _has_infinity(dtype: np.dtype) -> bool:
+    return dtype.kind not in "iub" and bool(np.isinf(np.float64(np.inf).astype(dtype).astype(np.float64)))
+
+
 def ratios(actual, expected, bound) -> np.ndarray:
     """The distance of each result over its bound: more than 1 is wrong. What is no number, or infinite, has to be so on both sides."""
     got, want = on_host(actual), np.asarray(on_host(expected), np.float64)
@@ -86,7 +90,7 @@ def ratios(actual, expected, bound) -> np.ndarray:
         # What is larger than the format's largest number may be that, infinite, or no number where there is no infinity.
         largest = _largest(got.dtype)
         beyond = np.isfinite(want) & (np.abs(want) + bound > largest)
-        clipped = ~np.isfinite(values) | (np.abs(values) == largest)
+        clipped = np.isinf(values) | (np.abs(values) == largest) | (np.isnan(values) & (not _has_infinity(got.dtype)))
         sign = np.isnan(values) | (np.sign(values) == np.sign(want))
     found = np.where(beyond & clipped & sign, 0.0, found)
     # Integers of more than 53 bits are equal in 64 bits of a float, and not themselves.

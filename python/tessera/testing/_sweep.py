@@ -141,8 +141,12 @@ def compare(base, new, *options: str) -> tuple[bool, str]:
     Raises:
         ArgumentError: files that cannot be compared.
     """
-    code, text = _process.run(["compare", _files(base), _files(new), *options], good=(0, 1))
+    code, text = _process.run(["compare", _files(base), _files(new), *options], good=(0, 1), refused=_UNREADABLE)
     return code == 0, text
+
+
+#: Codes of commands that were given files which are not there or cannot be read, or other arguments that they do not take.
+_UNREADABLE = (4, 5)
 
 
 def _files(given) -> str:
@@ -160,7 +164,7 @@ def report(*results, out) -> Path:
     Raises:
         ArgumentError: another kind of file, or results that cannot be read.
     """
-    _process.run(["report", *(_files(one) for one in results), "-o", os.fspath(out)])
+    _process.run(["report", *(_files(one) for one in results), "-o", os.fspath(out)], refused=_UNREADABLE)
     return Path(out)
 
 

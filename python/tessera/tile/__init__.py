@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import inspect
+import numbers
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -265,7 +266,10 @@ def compiler_timeout(timeout_sec: float):
 
     Raises:
         ValueError: a limit that is no positive number.
+        TypeError: a limit that is no number.
     """
+    if not isinstance(timeout_sec, numbers.Real):
+        raise TypeError(f"a limit is a positive number of seconds, not {timeout_sec!r}")
     if not timeout_sec > 0:
         raise ValueError(f"a limit is a positive number of seconds, not {timeout_sec!r}")
     before = _native.set_compiler_timeout(timeout_sec)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import _native
+from ..ops import own_axes
 
 #: What stands in a precision before the type of the result, where one type of inputs can give several.
 _ARROW = "->"
@@ -105,16 +106,10 @@ def _names(operands: list) -> tuple[str, ...]:
     return tuple(name for name, _ in operands)
 
 
-def _sizes(own: dict) -> dict[str, bool]:
-    given = {axis.lstrip(".") for name, axes in own["outputs"] if name in own["updated"] for axis in axes}
-    several = {axis.lstrip(".") for _, axes in own["outputs"] for axis in axes if axis.startswith("..")}
-    return {axis: axis in several for axis in own["sizes"] if axis not in given}
-
-
 def _entries(row: dict) -> list[Entry]:
     groups: dict[tuple, list[str]] = {}
     for variant, own in row["signatures"].items():
-        key = (_names(own["inputs"]), _names(own["outputs"]), tuple(own["scalars"]), tuple(_sizes(own)))
+        key = (_names(own["inputs"]), _names(own["outputs"]), tuple(own["scalars"]), tuple(own_axes(own)))
         groups.setdefault(key, []).append(variant)
     default = row["default"] if row["default"] is not None else next(iter(row["signatures"]))
     entries = []
@@ -133,7 +128,7 @@ def _entries(row: dict) -> list[Entry]:
                 reread=first["outputs"][0][0] if first["rereads"] else None,
                 outputs=tuple(name for name in _names(first["outputs"]) if name not in first["updated"]),
                 scalars=tuple(first["scalars"]),
-                sizes=_sizes(first),
+                sizes=own_axes(first),
                 has_types=any(_ARROW in precision for precision in row["precisions"]),
                 gradient=row["gradient"],
             )

@@ -85,7 +85,7 @@ def _infer(entry: Entry, args: tuple, keywords: dict[str, Any]):
 def _outline(entry: Entry, variant: str, given: tuple[dict, dict, dict, torch.dtype | None], number) -> list[tuple[str, str, list[int]]]:
     """Name, type and shape of each result; ``number`` makes a number of a size that may be a symbol."""
     tensors, numbers, sizes, dtype = given
-    arrays = [(name, _name(tensor.dtype), [number(size) for size in tensor.shape]) for name, tensor in tensors.items()]
+    arrays = [(name, ops.taken_as(name, _name(tensor.dtype)), [number(size) for size in tensor.shape]) for name, tensor in tensors.items()]
     axes = [(axis, [number(size) for size in extents]) for axis, extents in sizes.items()]
     return _native.outline(entry.operator, variant, arrays, list(numbers.items()), axes, None if dtype is None else _name(dtype))
 

@@ -78,10 +78,16 @@ class SiLU(torch.nn.SiLU):
 
 
 class GELU(torch.nn.GELU):
-    """``x * Phi(x)``, element by element, or its approximation by a hyperbolic tangent."""
+    """``x * Phi(x)``, element by element, or its approximation by a hyperbolic tangent.
+
+    Raises:
+        ArgumentError: ``approximate`` is neither ``none`` nor ``tanh``.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation."""
+        if self.approximate not in ("none", "tanh"):
+            raise errors.ArgumentError(f"GELU: `approximate` is `none` or `tanh`, not {self.approximate!r}")
         return functional.gelu_tanh(input) if self.approximate == "tanh" else functional.gelu(input)
 
 
@@ -113,15 +119,14 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
         if target.is_floating_point():
             raise errors.ArgumentError("CrossEntropyLoss takes class numbers, and is given probabilities: `torch.nn.CrossEntropyLoss` takes these")
         logits = input.movedim(1, -1) if input.dim() > 1 else input
-        labels = _labels(target)
-        losses, _ = functional.cross_entropy(logits, labels, ignore_index=self.ignore_index)
-        return _reduced(losses, target, self.ignore_index, self.reduction).to(input.dtype)
+        losses, _ = functional.cross_entropy(logits, target, ignore_index=self.ignore_index)
+        return _reduced(losses, target, self.ignore_index, self.reduction).to(_loss_type(input))
 
 
-def _labels(target: Tensor) -> Tensor:
-    """Class numbers in 32 bits; those that have more are numbers of no class there, too."""
-    bounds = torch.iinfo(torch.int32)
-    return target.to(torch.int64).clamp(bounds.min, bounds.max).to(torch.int32)
+def _loss_type(logits: Tensor) -> torch.dtype:
+    """The type of a loss: that of the logits, and 32 bits under ``torch.autocast``, where PyTorch computes losses in these."""
+    is_cast = logits.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(logits.device.type)
+    return torch.float32 if is_cast else logits.dtype
 
 
 def _reduced(losses: Tensor, target: Tensor, ignored: int, reduction: str) -> Tensor:
@@ -163,10 +168,10 @@ class LinearCrossEntropyLoss(torch.nn.Module):
         self.reduction = reduction
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        """The loss, in ``x``'s type."""
+        """The loss, in ``x``'s type, and in ``float32`` under ``torch.autocast``."""
         weight = self.weight.to(x.dtype)
-        losses, _ = functional.linear_cross_entropy(x, weight, _labels(target), ignore_index=self.ignore_index)
-        return _reduced(losses, target, self.ignore_index, self.reduction).to(x.dtype)
+        losses, _ = functional.linear_cross_entropy(x, weight, target, ignore_index=self.ignore_index)
+        return _reduced(losses, target, self.ignore_index, self.reduction).to(_loss_type(x))
 
 
 class SwiGLU(torch.nn.Module):

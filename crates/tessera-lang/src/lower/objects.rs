@@ -19,6 +19,9 @@ use crate::value::Val;
 /// The function of `dataclasses` that makes an object with some fields changed; `_replace` of named tuples is the same.
 pub(crate) const REPLACE: &str = "dataclasses.replace";
 
+/// The keyword with which a running program gives an object that it has made: it has its fields, and `__post_init__` has run.
+const MADE: &str = "__made__";
+
 impl Lowerer<'_> {
     /// `Class(...)`.
     pub(crate) fn instantiate(&mut self, class: &Rc<SourceClass>, given: &[Given], span: Span) -> Res<Val> {
@@ -50,8 +53,10 @@ impl Lowerer<'_> {
                 has_default: field.default.is_some(),
             })
             .collect();
+        let is_made = |given: &Given| given.keyword.as_ref().is_some_and(|keyword| keyword.name == MADE);
+        let fields: Vec<Given> = given.iter().filter(|given| !is_made(given)).cloned().collect();
         let mut values = Vec::new();
-        for (mut given, field) in bind(class.name(), &slots, given, span)?.into_iter().zip(&class.fields) {
+        for (mut given, field) in bind(class.name(), &slots, &fields, span)?.into_iter().zip(&class.fields) {
             values.push(match given.pop() {
                 Some(given) => {
                     self.check_kept(&given.value, given.span)?;
@@ -61,7 +66,8 @@ impl Lowerer<'_> {
             });
         }
         let object = Val::Instance(class.clone(), values.into());
-        if class.kind == ClassKind::Dataclass && class.method("__post_init__").is_some() {
+        let has_run = given.iter().any(is_made);
+        if class.kind == ClassKind::Dataclass && class.method("__post_init__").is_some() && !has_run {
             self.call_method(&object, "__post_init__", Vec::new(), span)?;
         }
         Ok(object)

@@ -53,7 +53,15 @@ pub(crate) fn parse(source: SourceId, text: &str) -> Result<Module, Box<Diagnost
             .collect::<Vec<_>>()
     };
     let changed = names::globals(&body).into_iter().map(|(name, range)| (name, converter.span(range))).collect();
-    Ok(Module { stmts: body.iter().flat_map(with_names).collect(), changed })
+    Ok(Module { stmts: body.iter().flat_map(always).flat_map(with_names).collect(), changed })
+}
+
+/// What a statement of a module comes to: below `if True:`, its body. Texts of definitions that stand indented in their file begin so.
+fn always(stmt: &py::Stmt) -> &[py::Stmt] {
+    match stmt {
+        py::Stmt::If(s) if matches!(&*s.test, py::Expr::BooleanLiteral(test) if test.value) => &s.body,
+        _ => std::slice::from_ref(stmt),
+    }
 }
 
 fn decapitalise(message: &str) -> String {

@@ -366,7 +366,7 @@ pub(super) fn made(problem: &Problem, policy: Policy, machine: Machine, way: Opt
         return Err(Unsupported(format!("gemm does not multiply `{policy}`")));
     }
     let ([batch, m, n, k], [ta, tb]) = sides(problem);
-    let batched = batch > 1;
+    let batched = batch != 1;
     let shape = |rows: u64, columns: u64| -> Vec<usize> {
         if batched { vec![batch as usize, rows as usize, columns as usize] } else { vec![rows as usize, columns as usize] }
     };
