@@ -366,6 +366,14 @@ class OnGpu:
     __cuda_array_interface__ = {"shape": (100,), "typestr": "<f4", "data": (4096, False), "version": 3}
 
 
+class NoData:
+    __cuda_array_interface__ = {"shape": (100,), "typestr": "<f4", "version": 3}
+
+
+class NoDictionary:
+    __cuda_array_interface__ = "x"
+
+
 class NoCapsule:
     def __dlpack__(self, **_):
         return 5
@@ -395,6 +403,8 @@ class Fails:
         (lambda: b"text", "`x` is a `bytes`"),
         (lambda: 1j, "`x` is a `complex`"),
         (lambda: 1 << 70, "64 bits"),
+        (lambda: NoData(), "has no `data`"),
+        (lambda: NoDictionary(), "is no dictionary"),
         (lambda: NoCapsule(), "no capsule"),
         (lambda: Fails(), "not today"),
         (lambda: OnGpu(), "copy some of them"),

@@ -150,8 +150,9 @@ pub(crate) fn element_bytes(dtype: DType) -> usize {
 /// NumPy's interface, and that of arrays on GPUs.
 fn of_interface(object: &Bound<'_, PyAny>, interface: &str) -> PyResult<Given> {
     let py = object.py();
-    let gpu = if interface == "__array_interface__" { None } else { Some(gpu_of(object)?) };
-    let dict: Bound<'_, PyDict> = object.getattr(interface)?.cast_into()?;
+    let dict = object.getattr(interface)?.cast_into();
+    let dict: Bound<'_, PyDict> =
+        dict.map_err(|_| refuse(py, format!("`{interface}` of `{}` is no dictionary", object.get_type())))?;
     let item = |name: &str| dict.get_item(name);
     let missing = |name: &str| refuse(py, format!("`{interface}` has no `{name}`"));
     let shape: Vec<usize> = item("shape")?.ok_or_else(|| missing("shape"))?.extract()?;
@@ -186,6 +187,7 @@ fn of_interface(object: &Bound<'_, PyAny>, interface: &str) -> PyResult<Given> {
     };
     let data: Bound<'_, PyTuple> = item("data")?.ok_or_else(|| missing("data"))?.cast_into()?;
     let (address, readonly): (u64, bool) = (data.get_item(0)?.extract()?, data.get_item(1)?.is_truthy()?);
+    let gpu = if interface == "__array_interface__" { None } else { Some(gpu_of(object)?) };
     let ready = if gpu.is_some() { ready(py, item("stream")?)? } else { None };
     Ok(Given { dtype, shape, strides, address, gpu, readonly, ready, owner: object.clone().unbind() })
 }
