@@ -159,14 +159,15 @@ fn tiles_of_every_form_multiply() {
     agrees(&Case::new(DType::BF16, [192, 64, 64]), [192, 64, 128]);
 }
 
-/// Factors come through the ring; places are loaded a round ahead, and no product waits for the one of the round before.
+/// Factors come through the ring; places are loaded a round ahead, and no product is under way when the next round's are written.
 #[test]
 fn places_come_beside_the_rounds() {
     let compiled = Case::new(DType::BF16, [128, 128, 64]).compiled();
     let text = print_module(&tiled(&compiled.module, Arch::Sm90a).unwrap());
-    for part in ["tile.tma_load", "places=%", "tile.wgmma_wait [] {pending=1}"] {
+    for part in ["tile.tma_load", "places=%", "{pending=0}"] {
         assert!(text.contains(part), "`{part}`:\n{text}");
     }
+    assert!(!text.contains("{pending=1}"), "{text}");
 }
 
 /// What a line of a product's instruction becomes.
@@ -198,6 +199,22 @@ fn wrong_selectors_and_metadata_are_found() {
             .unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(wrong(&case, WHOLE, &emulated[3]).is_none(), what == "as it is", "{what}: the sums");
     }
+}
+
+/// The words of a product that is under way belong to it until it has been waited for.
+#[test]
+fn metadata_that_is_written_too_early_is_found() {
+    let case = Case::new(DType::F16, [64, 64, 64]);
+    let compiled = case.compiled();
+    let launch = case.launch(&compiled, WHOLE);
+    let kernel = lowered(&compiled, Arch::Sm90a).unwrap();
+    let ptx = kernel.ptx();
+    let product = ptx.lines().find(|line| line.contains("wgmma.mma_async.sp")).expect("a product");
+    // The last operands: descriptors, metadata, selector, accumulate, signs, transpositions.
+    let operands: Vec<&str> = product.split("}, ").nth(1).expect("operands behind the sums").split(", ").collect();
+    let broken = ptx.replacen("wgmma.commit_group", &format!("mov.b32 {}, 0;\n    wgmma.commit_group", operands[2]), 1);
+    let error = printed_by(LaunchOptions::default(), (&kernel, &broken), launch.grid, &mut data(&case, WHOLE)).unwrap_err();
+    assert!(error.contains("it is metadata, for which nothing waits"), "{error}");
 }
 
 /// Two places that are the same mean nothing on any device; on the CPU places must rise, too.

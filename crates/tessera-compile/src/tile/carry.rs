@@ -13,11 +13,11 @@
 //!
 //! A turn that is handed on behind the loop ([`roles`](super::roles)) is handed on before the last wait: who takes it starts its products meanwhile.
 //!
-//! **Predicate.** Beside products whose factors lie in slots of rings, a round does nothing but wait, compute addresses, load what nobody writes
-//! meanwhile, as where a factor stands that is stored by half, and give slots back; what products yield is only added to by the next round; every ring has [`SLOTS`] slots or more, one of which is held longer.
+//! **Predicate.** Beside products whose factors, all of them, lie in slots of rings, a round does nothing but wait, compute addresses and give slots back; what
+//! products yield is only added to by the next round; every ring has [`SLOTS`] slots or more, one of which is held longer.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tessera_ir::{Block, Changed, Effects, Func, Op, OpData, OpKind, ScheduleOp, TileOp, Type, Value, bug};
+use tessera_ir::{Block, Changed, Effects, Func, Op, OpData, OpKind, TileOp, Type, Value, bug};
 
 use super::peel::{self, Peeled};
 use super::queue::mapped;
@@ -88,7 +88,10 @@ fn find(func: &Func, looped: Op) -> Option<Carried> {
             OpKind::Tile(TileOp::Wgmma { .. }) => {
                 let acc = data.one(2);
                 let goes_on = carried.contains(&acc) || matches!(func.ty(acc), Type::InFlight(_));
-                if waited || !goes_on || !once(&acc) || !once(&data.result()) {
+                // The next round's words would be written where this one's are read: what says where a factor stands, which is stored by half, is
+                // an operand in registers.
+                let held = !data.group(3).is_empty();
+                if waited || held || !goes_on || !once(&acc) || !once(&data.result()) {
                     return None;
                 }
                 found.products += 1;
@@ -180,11 +183,10 @@ fn slot(func: &Func, buffer: Value) -> Option<(Value, Value)> {
     }
 }
 
-/// Computes, loads or waits for slots, and nothing else. No round of such a loop writes memory.
+/// Computes or waits for slots, and nothing else.
 fn is_plain(data: &OpData) -> bool {
-    let computes = data.row().effects == Effects::Pure && data.regions.is_empty();
-    let loads = data.kind.schedule().is_some_and(ScheduleOp::is_weak_load);
-    (computes || loads) && data.through.is_none() || matches!(data.kind, OpKind::Tile(TileOp::Wait {}))
+    let computes = data.row().effects == Effects::Pure && data.regions.is_empty() && data.through.is_none();
+    computes || matches!(data.kind, OpKind::Tile(TileOp::Wait {}))
 }
 
 /// The loop in its new form.

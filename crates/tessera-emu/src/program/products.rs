@@ -55,11 +55,11 @@ pub(crate) struct Wgmma {
 }
 
 impl Wgmma {
-    /// The registers that it reads while it is under way, the accumulators apart: those of A alone (PTX ISA, `wgmma.fence`). Metadata is read when it
-    /// is issued.
+    /// The registers that it reads while it is under way, the accumulators apart: those of A, and metadata. (On an H200 products of 64 rounds were
+    /// wrong whose metadata the next round had written while they were under way.)
     pub(crate) fn operands(&self) -> impl Iterator<Item = &Reg> {
         let a: &[Reg] = if let WgmmaA::Registers(regs) = &self.a { regs } else { &[] };
-        a.iter()
+        a.iter().chain(self.sparse.iter().map(|metadata| &metadata.reg))
     }
 }
 

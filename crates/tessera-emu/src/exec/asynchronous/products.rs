@@ -215,14 +215,21 @@ impl Cluster<'_> {
         Ok(None)
     }
 
-    /// A register of a product under way is touched: against the rules, and slow; the values are right ([`Self::end_touched`]).
+    /// A register of a product under way is touched: against the rules, and slow; the values are right ([`Self::end_touched`]). But for metadata: the
+    /// assembler puts no wait there (products on an H200 took what the next round had written).
     fn note_touch(&mut self, warp: &Warp, pc: u32, slot: u32, what: &str) {
+        let program = self.launch.program;
         let earlier = self.product_of(warp, slot);
-        let message = format!(
-            "`{}` {what}: ptxas puts a wait there, and products run one by one",
-            self.launch.program.names[slot as usize]
-        );
-        self.note((FindingKind::InFlight, pc, earlier), Class::Formal, |cluster| {
+        let reads_metadata = |pc: u32| match &program.code[pc as usize].op {
+            Op::Wgmma(wgmma) => wgmma.sparse.is_some_and(|metadata| metadata.reg.slot == slot),
+            _ => false,
+        };
+        let (class, so) = match earlier.is_some_and(reads_metadata) {
+            true => (Class::Wrong, "it is metadata, for which nothing waits"),
+            false => (Class::Formal, "ptxas puts a wait there, and products run one by one"),
+        };
+        let message = format!("`{}` {what}: {so}", program.names[slot as usize]);
+        self.note((FindingKind::InFlight, pc, earlier), class, |cluster| {
             let thread = Some(warp.index as usize * LANES);
             let place = |pc| cluster.place(warp.rank, thread, pc);
             Finding::new(FindingKind::InFlight, message, place(pc), earlier.map(place))
