@@ -80,17 +80,7 @@ impl Machine<'_> {
             TileOp::MmaFragment { .. } | TileOp::MmaFragmentSparse { .. } => unsafe { self.fragments(op, kind, active)? },
 
             // Blocks of a cluster run one after the other: each brings for itself what they bring together.
-            TileOp::Barrier {} | TileOp::ClusterBarrier {} => {
-                let alive = self.roles[role].alive;
-                if *active != alive {
-                    let absent = threads_text(&alive.without(active));
-                    let message = format!("not all threads of the block come here: threads {absent} are elsewhere");
-                    return Err(fault("cpu-divergent", data.span, &message));
-                }
-                if let Some(races) = &mut self.races {
-                    races.barrier();
-                }
-            }
+            TileOp::Barrier {} | TileOp::ClusterBarrier {} => self.barrier(role, active, data.span)?,
             TileOp::NamedBarrier { id, threads } => return self.named_barrier(role, (*id, *threads), true, active, data.span),
             TileOp::NamedArrive { id, threads } => return self.named_barrier(role, (*id, *threads), false, active, data.span),
 
@@ -313,6 +303,20 @@ impl Machine<'_> {
             }
         }
         self.bind(op, outputs, true);
+        Ok(())
+    }
+
+    /// A barrier, to which all threads of the block come.
+    fn barrier(&mut self, role: usize, active: &Mask, span: Span) -> Ran<()> {
+        let alive = self.roles[role].alive;
+        if *active != alive {
+            let absent = threads_text(&alive.without(active));
+            let message = format!("not all threads of the block come here: threads {absent} are elsewhere");
+            return Err(fault("cpu-divergent", span, &message));
+        }
+        if let Some(races) = &mut self.races {
+            races.barrier();
+        }
         Ok(())
     }
 
