@@ -14,6 +14,7 @@ mod generated;
 mod im2col;
 mod keep_going;
 mod kernels;
+mod lane_copies;
 mod long_waits;
 mod made_maps;
 mod matrix;

@@ -26,7 +26,7 @@ use crate::finding::FindingKind;
 use crate::lanes::{FULL, LANES};
 use crate::ops::half::to_f16;
 use crate::program::{Program, Reg, SHARED_START, Wgmma, WgmmaA};
-use crate::sanitize::JobAccess;
+use crate::sanitize::{JobAccess, JobPart};
 use crate::tensor_map::swizzle;
 use tessera_types::element;
 
@@ -222,9 +222,10 @@ impl Cluster<'_> {
             matrix.gather(memory, range, |code| code & mask != 0, |_, _| ()).unwrap_or_default()
         });
         if let Some(mut sanitizer) = self.sanitizer.take() {
+            let by = JobPart { ticket: product.ticket, pc: product.pc, lane: None };
             for (offset, bytes) in chunks {
                 let target = Target::Shared { rank: warp.rank, offset };
-                sanitizer.job_access(self, product.ticket, product.pc, target, bytes, JobAccess::Read);
+                sanitizer.job_access(self, by, target, bytes, JobAccess::Read);
             }
             self.sanitizer = Some(sanitizer);
         }

@@ -43,8 +43,7 @@ impl Sanitizer {
     pub(crate) fn job_access(
         &mut self,
         cluster: &mut Cluster<'_>,
-        ticket: Ticket,
-        pc: u32,
+        JobPart { ticket, pc, lane }: JobPart,
         target: Target,
         bytes: u32,
         how: JobAccess,
@@ -66,7 +65,7 @@ impl Sanitizer {
             asynchronous: operation.asynchronous,
             pc,
             rank: operation.rank as u16,
-            thread: operation.thread as u32,
+            thread: lane.map_or(operation.thread, |lane| operation.thread / LANES * LANES + lane) as u32,
         };
         self.touch(cluster, target, bytes, record);
     }
@@ -248,7 +247,8 @@ impl Sanitizer {
             let visible = self.visible.get(&old.cluster).copied().unwrap_or(0);
             return if old.time <= visible { Relation::Before } else { Relation::Race };
         }
-        if old.actor == new.actor {
+        let issued = (new.actor as usize).checked_sub(self.actors.len());
+        if old.actor == new.actor && issued.is_none() {
             // Lanes of a warp are ordered by the warp's own barriers; lanes that write at one instruction are allowed to.
             let apart = old.turn == new.turn && old.lane != new.lane && old.lane != ENGINE;
             let together = old.pc == new.pc && old.write && new.write;
@@ -258,7 +258,14 @@ impl Sanitizer {
                 Relation::Before
             };
         }
-        let clock = match (new.actor as usize).checked_sub(self.actors.len()) {
+        // An operation's number is given again: another clock is another operation.
+        if old.actor == new.actor && old.clock == new.clock {
+            return Relation::Before;
+        }
+        if self.are_apart(old, new) {
+            return Relation::Race;
+        }
+        let clock = match issued {
             None => &self.actors[new.actor as usize].clock,
             Some(operation) => &self.operations[operation].before,
         };
@@ -271,6 +278,28 @@ impl Sanitizer {
             return if clock.seen.get(actor) >= needed { Relation::NoProxyFence } else { Relation::Race };
         }
         if clock.seen.get(actor) >= needed { Relation::Before } else { Relation::Race }
+    }
+
+    /// Whether a `cp.async` is one of the two, and lanes of its warp did them between which stands no barrier of the warp's own: what a
+    /// lane has copied is its own until then, also where it has waited for it.
+    fn are_apart(&self, old: &Record, new: &Record) -> bool {
+        let warp = |record: &Record| self.actor(usize::from(record.rank), record.thread as usize);
+        let is_copy = |record: &Record| record.actor as usize >= self.actors.len() && !record.asynchronous;
+        let alone = old.thread == new.thread && old.lane != SEVERAL;
+        if alone || new.asynchronous || warp(old) != warp(new) || !(is_copy(old) || is_copy(new)) {
+            return false;
+        }
+        let turn = match (new.actor as usize).checked_sub(self.actors.len()) {
+            None => new.turn,
+            Some(operation) => self.operations[operation].turn,
+        };
+        match is_copy(old) {
+            true => {
+                let waited = &self.actors[warp(old)].waited;
+                waited.turn == turn && waited.first.get(&(old.actor as usize)).is_some_and(|&first| old.clock >= first)
+            }
+            false => old.lane != ENGINE && old.turn == turn,
+        }
     }
 
     /// Notes a finding; `message` is asked the first time for each pair of instructions.
@@ -303,6 +332,14 @@ impl Sanitizer {
             Finding::new(kind, message(), place(cluster, new), old.map(|old| earlier(cluster, old)))
         });
     }
+}
+
+/// An asynchronous operation, or what a lane does of a warp's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JobPart {
+    pub(crate) ticket: Ticket,
+    pub(crate) pc: u32,
+    pub(crate) lane: Option<usize>,
 }
 
 /// What an asynchronous operation does at a place.

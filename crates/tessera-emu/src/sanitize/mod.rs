@@ -2,7 +2,8 @@
 //!
 //! Every word of shared and global memory remembers who touched it last ([`shadow`]); every actor knows what happened before it
 //! ([`clock`]). An access that conflicts with an earlier one (same byte, one of them a write, not both atomic) must come after
-//! it. Actors are warps and asynchronous operations; lanes of one warp are told apart by the warp's own barriers.
+//! it. Actors are warps and asynchronous operations; lanes of one warp, and what they copy by `cp.async`, are told apart by the warp's own
+//! barriers.
 //!
 //! The rules, with their PTX ISA sections:
 //! - `bar`, `barrier.cluster` and `bar.warp.sync` order what their threads did ("Parallel Synchronization: bar, barrier").
@@ -37,7 +38,7 @@ use crate::finding::{Class, FindingKind};
 use crate::lanes::LANES;
 use crate::options::{Sanitize, Schedule};
 use crate::program::{Order, Scope};
-pub(crate) use access::JobAccess;
+pub(crate) use access::{JobAccess, JobPart};
 use clock::{Clock, Pair};
 pub(crate) use footprint::{Footprint, Touch};
 use shadow::{Cell, ClusterId, Record, Seen};
@@ -71,6 +72,15 @@ pub(crate) enum SyncObject {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ticket(u32);
 
+/// What lanes of a warp have copied by one `cp.async`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copies {
+    pub(crate) ticket: Ticket,
+    pub(crate) lanes: u32,
+    /// The group of the first lane.
+    pub(crate) group: u32,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Object {
     /// Of the phase that is filling.
@@ -88,6 +98,15 @@ struct Actor {
     noticed: Clock,
     /// Counts the warp's own barriers.
     turn: u32,
+    waited: Waited,
+}
+
+/// Copies by `cp.async` that lanes of a warp have waited for since its last barrier of its own: each lane for those it started.
+#[derive(Clone, Debug, Default)]
+struct Waited {
+    turn: u32,
+    /// Of each operation's number, the clock of the first.
+    first: BTreeMap<usize, u32>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -95,6 +114,8 @@ struct Operation {
     /// What happened before it was issued.
     before: Pair,
     clock: u32,
+    /// The turn of its warp in which it was issued.
+    turn: u32,
     asynchronous: bool,
     rank: usize,
     thread: usize,
@@ -120,10 +141,10 @@ pub(crate) struct Sanitizer {
     /// When the cluster had its last fence that reaches the device, and all devices, and what was visible then: what relaxed
     /// writes hand on.
     fenced: [(u64, Seen); 2],
-    /// `cp.async` operations of a warp with their group, and bulk stores of a thread.
     /// Products of a warpgroup (block, warpgroup, number) with the count of warps that have waited.
     products: BTreeMap<(usize, usize, u64), (Ticket, u32)>,
-    copies: BTreeMap<usize, Vec<(Ticket, u32)>>,
+    /// `cp.async` of a warp, and bulk stores of a thread with their group, that nobody has waited for.
+    copies: BTreeMap<usize, Vec<Copies>>,
     stores: BTreeMap<(usize, usize), Vec<(Ticket, u32)>>,
     made: BTreeMap<(usize, u32), Made>,
     /// What was touched since somebody asked, for systematic schedules.

@@ -1,12 +1,14 @@
 //! Asynchronous operations as actors: what happened before one is issued, and who comes after it.
 
-use super::{Operation, Sanitizer, SyncObject, Ticket};
+use std::collections::BTreeMap;
+
+use super::{Actor, Copies, Operation, Sanitizer, SyncObject, Ticket, Waited};
 use crate::lanes::LANES;
 
 impl Sanitizer {
     pub(crate) fn issue(&mut self, rank: usize, thread: usize, asynchronous: bool) -> Ticket {
         let actor = self.actor(rank, thread);
-        let before = self.actors[actor].clock.clone();
+        let (before, turn) = (self.actors[actor].clock.clone(), self.actors[actor].turn);
         let index = match self.operations.iter().position(|operation| operation.free) {
             Some(index) => index,
             None => {
@@ -15,7 +17,7 @@ impl Sanitizer {
             }
         };
         let clock = self.operations[index].clock + 1;
-        self.operations[index] = Operation { before, clock, asynchronous, rank, thread, free: false };
+        self.operations[index] = Operation { before, clock, turn, asynchronous, rank, thread, free: false };
         self.tick(actor);
         Ticket(index as u32)
     }
@@ -63,26 +65,39 @@ impl Sanitizer {
         operation.free = true;
     }
 
-    pub(crate) fn copy_issued(&mut self, rank: usize, thread: usize, ticket: Ticket, group: u32) {
-        let actor = self.actor(rank, thread);
-        self.copies.entry(actor).or_default().push((ticket, group));
+    pub(crate) fn copy_issued(&mut self, (rank, warp): (usize, u32), copies: Copies) {
+        let actor = self.actor(rank, warp as usize * LANES);
+        self.copies.entry(actor).or_default().push(copies);
     }
 
-    /// `cp.async.wait_group`: groups before `end` are complete; none: all.
-    pub(crate) fn copies_waited(&mut self, rank: usize, thread: usize, end: Option<u32>) {
-        let list = self.copies.remove(&self.actor(rank, thread)).unwrap_or_default();
-        let (due, left): (Vec<_>, Vec<_>) = list.into_iter().partition(|(_, group)| end.is_none_or(|end| *group < end));
-        for (ticket, _) in due {
-            self.waited(rank, thread, ticket);
-        }
+    /// `cp.async.wait_group`: lanes have waited for those of their warp's copies that are due.
+    pub(crate) fn copies_waited(&mut self, (rank, warp): (usize, u32), is_due: impl Fn(&Copies) -> bool) {
+        let thread = warp as usize * LANES;
         let actor = self.actor(rank, thread);
+        let (due, left): (Vec<_>, Vec<_>) = self.copies.remove(&actor).unwrap_or_default().into_iter().partition(is_due);
+        for Copies { ticket, .. } in due {
+            let (number, clock) = (self.number(ticket), self.operations[ticket.0 as usize].clock);
+            let is_known = self.actors[actor].clock.seen.get(number) >= clock;
+            self.waited(rank, thread, ticket);
+            // What an mbarrier has handed to others is theirs already.
+            if is_known {
+                continue;
+            }
+            let Actor { turn, waited, .. } = &mut self.actors[actor];
+            if waited.turn != *turn {
+                *waited = Waited { turn: *turn, first: BTreeMap::new() };
+            }
+            waited.first.entry(number).or_insert(clock);
+        }
         self.copies.insert(actor, left);
     }
 
     /// The arrival that follows a thread's copies carries them.
-    pub(crate) fn copies_signal(&mut self, rank: usize, thread: usize, owner: usize, offset: u32) {
-        let actor = self.actor(rank, thread);
-        let tickets: Vec<Ticket> = self.copies.get(&actor).into_iter().flatten().map(|(ticket, _)| *ticket).collect();
+    pub(crate) fn copies_signal(&mut self, (rank, warp): (usize, u32), lane: usize, (owner, offset): (usize, u32)) {
+        let actor = self.actor(rank, warp as usize * LANES);
+        let own = |copies: &&Copies| copies.lanes >> lane & 1 == 1;
+        let tickets: Vec<Ticket> =
+            self.copies.get(&actor).into_iter().flatten().filter(own).map(|copies| copies.ticket).collect();
         for ticket in tickets {
             self.publish(ticket, owner, offset);
         }

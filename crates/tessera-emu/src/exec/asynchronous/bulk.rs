@@ -15,7 +15,7 @@ use crate::finding::FindingKind;
 use crate::lanes::{LANES, lanes};
 use crate::options::Schedule;
 use crate::program::{Addr, Bulk, BulkEnd, Change, Reg, Signal, Space, Window};
-use crate::sanitize::{JobAccess, Ticket};
+use crate::sanitize::{JobAccess, JobPart, Ticket};
 use crate::tensor_map;
 
 /// A bulk copy or an asynchronous store.
@@ -64,6 +64,10 @@ impl Job {
 
     fn was_read(&self) -> bool {
         matches!(self.what, JobKind::Store { read: Some(_), .. })
+    }
+
+    fn part(&self) -> JobPart {
+        JobPart { ticket: self.ticket, pc: self.pc, lane: None }
     }
 
     fn who(&self) -> Who {
@@ -313,7 +317,7 @@ impl Cluster<'_> {
                 self.bring_undefined(rank, offset, (data.len() as u32, mode), &lacking);
             }
             let written = (Target::Shared { rank, offset }, data.len() as u32);
-            self.observe_job((job.pc, job.ticket), &source, &[written], how);
+            self.observe_job(job.part(), &source, &[written], how);
             // A multicast reads once.
             source.clear();
             if let Some(sanitizer) = &mut self.sanitizer {
@@ -335,7 +339,7 @@ impl Cluster<'_> {
         self.need_near(*offset, to, who);
         *read = Some(self.read_near(job.rank, *offset, bytes, to.swizzle()));
         let source = (Target::Shared { rank: job.rank, offset: *offset }, bytes);
-        self.observe_job((job.pc, job.ticket), &[source], &[], JobAccess::Read);
+        self.observe_job(job.part(), &[source], &[], JobAccess::Read);
         self.jobs.push(job);
     }
 
@@ -354,7 +358,7 @@ impl Cluster<'_> {
         };
         let reduces = reduce.is_some();
         self.written_far(&written, reduces, who);
-        self.observe_job((job.pc, job.ticket), &[], &places(&written), how);
+        self.observe_job(job.part(), &[], &places(&written), how);
         Ok(())
     }
 
@@ -379,7 +383,7 @@ impl Cluster<'_> {
         }
         let total = bytes * values.len() as u32;
         let how = if reduce.is_some() { JobAccess::Update } else { JobAccess::writing(same) };
-        self.observe_job((job.pc, job.ticket), &[], &[(to, total)], how);
+        self.observe_job(job.part(), &[], &[(to, total)], how);
         if let Some(sanitizer) = &mut self.sanitizer {
             sanitizer.signal(job.ticket, signal.0, signal.1);
         }

@@ -7,7 +7,7 @@ use crate::finding::FindingKind;
 use crate::lanes::{LANES, lanes};
 use crate::options::Schedule;
 use crate::program::{Addr, Reg, Space};
-use crate::sanitize::{JobAccess, Ticket};
+use crate::sanitize::{Copies, JobAccess, JobPart, Ticket};
 
 /// A `cp.async`, or the arrival that follows earlier ones.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ impl Cluster<'_> {
         let ticket = self.ticket(warp, first, false);
         if let Some(sanitizer) = &mut self.sanitizer {
             let group = warp.asynchronous.copy_groups[first];
-            sanitizer.copy_issued(warp.rank, warp.index as usize * LANES + first, ticket, group);
+            sanitizer.copy_issued((warp.rank, warp.index), Copies { ticket, lanes: active, group });
         }
         for lane in lanes(active) {
             let taken = source.map_or(bytes, |reg| (warp.value(reg, lane) as u32).min(bytes));
@@ -95,9 +95,9 @@ impl Cluster<'_> {
             self.run_copies(warp, last + 1).map_err(|(fault, _)| fault)?;
         }
         if let Some(sanitizer) = &mut self.sanitizer {
-            let first = active.trailing_zeros() as usize;
-            let end = if all { None } else { Some(groups[first].saturating_sub(left)) };
-            sanitizer.copies_waited(warp.rank, warp.index as usize * LANES + first, end);
+            sanitizer.copies_waited((warp.rank, warp.index), |copies| {
+                copies.lanes & active != 0 && (all || copies.group + left < groups[copies.lanes.trailing_zeros() as usize])
+            });
         }
         Ok(())
     }
@@ -175,13 +175,17 @@ impl Cluster<'_> {
                     }
                 }
                 let read = from.map(|from| (from, taken));
-                self.observe_job((pc, part.ticket), read.as_slice(), &[(to, bytes)], JobAccess::writing(same));
+                self.observe_job(
+                    JobPart { ticket: part.ticket, pc, lane: Some(part.lane) },
+                    read.as_slice(),
+                    &[(to, bytes)],
+                    JobAccess::writing(same),
+                );
                 Ok(())
             }
             CopyKind::Arrive { rank, offset } => {
                 if let Some(sanitizer) = &mut self.sanitizer {
-                    let thread = warp.index as usize * LANES + part.lane;
-                    sanitizer.copies_signal(warp.rank, thread, rank, offset);
+                    sanitizer.copies_signal((warp.rank, warp.index), part.lane, (rank, offset));
                 }
                 self.arrive(rank, offset, 1, false, part.lane).map(drop)
             }

@@ -18,7 +18,7 @@ use crate::finding::{Finding, FindingKind};
 use crate::lanes::{FULL, LANES, lanes};
 use crate::options::Schedule;
 use crate::program::Op;
-use crate::sanitize::{JobAccess, Ticket};
+use crate::sanitize::{JobAccess, JobPart, Ticket};
 
 pub(crate) use bulk::Job;
 use copies::Copy;
@@ -124,13 +124,13 @@ impl Cluster<'_> {
     }
 
     /// Tells the sanitizer what a job reads and writes, and how it writes.
-    fn observe_job(&mut self, (pc, ticket): (u32, Ticket), read: &[(Target, u32)], write: &[(Target, u32)], how: JobAccess) {
+    fn observe_job(&mut self, by: JobPart, read: &[(Target, u32)], write: &[(Target, u32)], how: JobAccess) {
         let Some(mut sanitizer) = self.sanitizer.take() else { return };
         for &(target, bytes) in read {
-            sanitizer.job_access(self, ticket, pc, target, bytes, JobAccess::Read);
+            sanitizer.job_access(self, by, target, bytes, JobAccess::Read);
         }
         for &(target, bytes) in write {
-            sanitizer.job_access(self, ticket, pc, target, bytes, how);
+            sanitizer.job_access(self, by, target, bytes, how);
         }
         self.sanitizer = Some(sanitizer);
     }
