@@ -90,6 +90,18 @@ pub(crate) enum Scope {
     System,
 }
 
+impl Scope {
+    /// As in PTX.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Scope::Cta => ".cta",
+            Scope::Cluster => ".cluster",
+            Scope::Gpu => ".gpu",
+            Scope::System => ".sys",
+        }
+    }
+}
+
 /// A place in a thread's local memory: counted from its start, or from the frame of the routine that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StackPlace {

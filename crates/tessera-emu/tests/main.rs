@@ -24,6 +24,7 @@ mod robust;
 mod sanitizers;
 mod sparse;
 mod speed;
+mod strong;
 mod systematic;
 mod textures;
 mod tiles;

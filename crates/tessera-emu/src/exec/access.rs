@@ -1,6 +1,7 @@
 //! Memory accesses of a warp: which memory an address means, whether the access is legal, and the access itself.
 
 use smallvec::SmallVec;
+use tessera_ptx::Type;
 
 use super::undefined::Who;
 use super::{Cluster, Fault, Warp};
@@ -27,14 +28,23 @@ pub(crate) struct Kind {
     pub(crate) updates: bool,
     /// A write of what the memory holds already.
     pub(crate) same: bool,
+    /// Bytes of each of its elements: a vector's are accesses of their own.
+    pub(crate) width: u32,
     pub(crate) order: Order,
     pub(crate) scope: Scope,
 }
 
 impl Kind {
     /// Of a load or a store.
-    pub(crate) fn plain(write: bool, order: Order, scope: Scope) -> Kind {
-        Kind { write, atomic: order != Order::Weak, updates: false, same: false, order, scope }
+    pub(crate) fn plain(write: bool, width: u32, order: Order, scope: Scope) -> Kind {
+        Kind { write, atomic: order != Order::Weak, updates: false, same: false, width, order, scope }
+    }
+
+    /// Of a read-modify-write.
+    pub(crate) fn update(ty: Type, order: Order, scope: Scope) -> Kind {
+        // Packed elements are one by one.
+        let width = if matches!(ty, Type::F16x2 | Type::Bf16x2) { 2 } else { ty.bits() / 8 };
+        Kind { write: true, atomic: true, updates: true, same: false, width, order, scope }
     }
 }
 
@@ -209,6 +219,7 @@ impl Cluster<'_> {
             atomic: kind.atomic,
             updates: kind.updates,
             same: kind.same,
+            width: kind.width,
             order: kind.order,
             scope: kind.scope,
         };

@@ -154,7 +154,7 @@ impl Cluster<'_> {
                     if self.sanitizer.is_some() {
                         let held = &self.blocks[rank].shared[offset as usize..][..16];
                         let same = content.is_some_and(|content| content[lane] == held);
-                        let kind = Kind { same, ..Kind::plain(content.is_some(), Order::Weak, Scope::Cta) };
+                        let kind = Kind { same, ..Kind::plain(content.is_some(), 4, Order::Weak, Scope::Cta) };
                         self.observe(warp, Target::Shared { rank, offset }, 16, lane, kind, pc);
                     }
                     rows.push((rank, offset));

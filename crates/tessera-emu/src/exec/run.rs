@@ -222,17 +222,16 @@ impl Cluster<'_> {
             Op::Clock { to, which } => self.read_clock(warp, active, *to, *which),
             Op::Load { to, bytes, signed, addr, order, scope } => {
                 warp.strong |= *order != Order::Weak;
-                let kind = Kind::plain(false, *order, *scope);
+                let kind = Kind::plain(false, *bytes, *order, *scope);
                 self.load(warp, active, pc, to, (*bytes, *signed), *addr, kind)?;
             }
             Op::Store { from, bytes, addr, order, scope } => {
-                let kind = Kind::plain(true, *order, *scope);
+                let kind = Kind::plain(true, *bytes, *order, *scope);
                 self.store(warp, active, pc, from, *bytes, *addr, kind)?;
             }
             Op::Atomic { to, how, ty, addr, value, second, order, scope } => {
                 warp.strong = true;
-                let kind = Kind { write: true, atomic: true, updates: true, same: false, order: *order, scope: *scope };
-                self.atomic(warp, active, pc, to, (*how, *ty), *addr, value, second, kind)?;
+                self.atomic(warp, active, pc, to, (*how, *ty), *addr, value, second, Kind::update(*ty, *order, *scope))?;
             }
             Op::Generic { to, from, space, back } => warp.convert_address(active, *to, *from, *space, *back),
             Op::IsSpace { to, from, space } => warp.is_in_space(active, *to, *from, *space),

@@ -17,9 +17,8 @@ use crate::texture::{self, Bound, Geometry, Image, Place, Sampler, Spot};
 /// A texel's codes, channel by channel, and where the undefined bits among them come from.
 type Texel = (SmallVec<[u64; 4]>, Option<Origin>);
 
-fn kind(write: bool, updates: bool) -> Kind {
-    let order = if updates { Order::Relaxed } else { Order::Weak };
-    Kind { write, atomic: updates, updates, same: false, order, scope: Scope::Gpu }
+fn kind(write: bool) -> Kind {
+    Kind::plain(write, 4, Order::Weak, Scope::Gpu)
 }
 
 fn refuse(lane: usize, message: impl Into<String>) -> Fault {
@@ -84,7 +83,7 @@ impl<'a> Cluster<'a> {
         let address = image.address(place, u64::from(place.at[0]) * u64::from(bytes));
         let target = self.resolve(warp, Space::Global, address, bytes, 1, lane)?;
         if self.sanitizer.is_some() {
-            self.observe(warp, target, bytes, lane, kind(false, false), pc);
+            self.observe(warp, target, bytes, lane, kind(false), pc);
         }
         let mut origin = None;
         if self.follows_undefined() && !self.is_defined(warp, target, bytes, lane) {
@@ -355,7 +354,7 @@ impl<'a> Cluster<'a> {
                     let total = bytes * to.len() as u32;
                     let cell = self.cell_passing(warp, surface, total, (lane, pc))?;
                     if let Some((target, _)) = cell {
-                        self.watch(warp, target, total, (lane, pc), kind(false, false));
+                        self.watch(warp, target, total, (lane, pc), kind(false));
                     }
                     for (index, to) in to.iter().enumerate() {
                         let part = cell.map(|(target, _)| shifted(target, index as u32 * bytes));
@@ -373,7 +372,7 @@ impl<'a> Cluster<'a> {
                     self.progress += 1;
                     let total = bytes * from.len() as u32;
                     let Some((target, _)) = self.cell_passing(warp, surface, total, (lane, pc))? else { continue };
-                    self.watch(warp, target, total, (lane, pc), kind(true, false));
+                    self.watch(warp, target, total, (lane, pc), kind(true));
                     for (index, reg) in from.iter().enumerate() {
                         let value = warp.value(*reg, lane);
                         self.write(warp, shifted(target, index as u32 * bytes), *bytes, lane, value)?;
@@ -385,7 +384,7 @@ impl<'a> Cluster<'a> {
                 SurfaceOp::StoreTexel { from } => {
                     self.progress += 1;
                     let Some((target, image)) = self.cell_passing(warp, surface, 0, (lane, pc))? else { continue };
-                    self.watch(warp, target, image.texel_bytes(), (lane, pc), kind(true, false));
+                    self.watch(warp, target, image.texel_bytes(), (lane, pc), kind(true));
                     let each = image.dtype.bits() / 8;
                     for channel in 0..image.channels {
                         let word = from.get(channel as usize).map_or(0, |reg| warp.value(*reg, lane) as u32);
@@ -412,7 +411,7 @@ impl<'a> Cluster<'a> {
                         (true, false, 8) => Type::U64,
                         (true, false, _) => Type::U32,
                     };
-                    self.watch(warp, target, bytes, (lane, pc), kind(true, true));
+                    self.watch(warp, target, bytes, (lane, pc), Kind::update(ty, Order::Relaxed, Scope::Gpu));
                     if self.follows_undefined() {
                         self.change_undefined(warp, target, (*how, bytes), &[], [&[*value], &[]], who);
                     }

@@ -108,7 +108,7 @@ impl Cluster<'_> {
     }
 
     fn piece_kind(write: bool) -> Kind {
-        Kind { write, atomic: false, updates: false, same: false, order: Order::Weak, scope: Scope::Cta }
+        Kind::plain(write, 4, Order::Weak, Scope::Cta)
     }
 
     fn piece_start(warp: &Warp, addr: Addr) -> Result<u64, Fault> {

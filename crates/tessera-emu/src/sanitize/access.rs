@@ -1,7 +1,7 @@
 //! Accesses: what one must come after, and what is reported where it does not.
 
 use super::clock::Clock;
-use super::shadow::{Cell, ENGINE, Origin, Record, Runs, SEVERAL};
+use super::shadow::{Cell, ENGINE, Origin, Record, Runs, SEVERAL, Strong};
 use super::{Access, Sanitizer, Ticket, later};
 use crate::exec::{Cluster, Target};
 use crate::finding::{Class, Finding, FindingKind};
@@ -23,8 +23,7 @@ impl Sanitizer {
             bytes: 0,
             write: access.write,
             same: access.same,
-            atomic: access.atomic,
-            system: access.scope == Scope::System,
+            strong: access.atomic.then_some(Strong { scope: access.scope, width: access.width as u8 }),
             asynchronous: false,
             pc: access.pc,
             rank: access.rank as u16,
@@ -60,8 +59,10 @@ impl Sanitizer {
             bytes: 0,
             write: how != JobAccess::Read,
             same: how == JobAccess::SameWrite,
-            atomic: how == JobAccess::Update,
-            system: false,
+            strong: match how {
+                JobAccess::Update { width } => Some(Strong { scope: Scope::Gpu, width: width as u8 }),
+                JobAccess::Read | JobAccess::Write | JobAccess::SameWrite => None,
+            },
             asynchronous: operation.asynchronous,
             pc,
             rank: operation.rank as u16,
@@ -151,9 +152,9 @@ impl Sanitizer {
                     let cell = &mut cells[(at / 4) as usize];
                     let same = record.same && cell.is_written(mask);
                     let mut new = Record { bytes: mask, same, ..record };
-                    if let Some((kind, class, old)) = self.conflict(cell, &mut new, None) {
+                    if let Some(found) = self.conflict(cell, &mut new, None) {
                         let place = || format!("shared {at:#x} of block rank {rank}");
-                        self.report_conflict(cluster, (kind, class), &new, (&old, None), place);
+                        self.report_conflict(cluster, &found, &new, None, place);
                     }
                     cell.add(new);
                 }
@@ -173,9 +174,10 @@ impl Sanitizer {
                     let known = || found.is_none_or(|found| found.unwritten(address, u64::from(bytes)).is_none());
                     let same = record.same && (cell.is_written(mask) || known());
                     let mut new = Record { bytes: mask, time, same, ..record };
-                    if let Some((kind, class, old)) = self.conflict(cell, &mut new, Some(runs)) {
-                        let origin = runs.origin(old.cluster.run).filter(|_| old.cluster.run != new.cluster.run);
-                        self.report_conflict(cluster, (kind, class), &new, (&old, origin), || format!("global {at:#x}"));
+                    if let Some(found) = self.conflict(cell, &mut new, Some(runs)) {
+                        let run = found.old.cluster.run;
+                        let origin = runs.origin(run).filter(|_| run != new.cluster.run);
+                        self.report_conflict(cluster, &found, &new, origin, || format!("global {at:#x}"));
                     }
                     cell.add(new);
                 }
@@ -186,28 +188,30 @@ impl Sanitizer {
 
     /// The first access to a word that a new one must come after and does not, of those that weigh most. Where a write leaves
     /// the word as it was, nobody can tell who came first.
-    fn conflict(&self, cell: &Cell, new: &mut Record, runs: Option<&Runs>) -> Option<(FindingKind, Class, Record)> {
-        let mut found: Option<(FindingKind, Class, Record)> = None;
+    fn conflict(&self, cell: &Cell, new: &mut Record, runs: Option<&Runs>) -> Option<Conflict> {
+        let mut found: Option<Conflict> = None;
         for old in &cell.records {
             if old.bytes & new.bytes == 0 || !(old.write || new.write) {
                 continue;
             }
-            let here = runs.is_none_or(|runs| runs.share_device(old.cluster.run, new.cluster.run));
-            if old.atomic && new.atomic && (here || old.system && new.system) {
+            let strength = strength(old, new, runs);
+            if strength == Strength::Morally {
                 continue;
             }
             let (kind, class) = match self.ordered(old, new, runs) {
                 Relation::Before => continue,
                 Relation::Race if new.same || (old.same && !new.write) => (FindingKind::Race, Class::Formal),
+                // The chip does strong accesses of any size one by one.
+                Relation::Race if matches!(strength, Strength::Sizes(..)) => (FindingKind::Race, Class::Formal),
                 Relation::Race => (FindingKind::Race, Class::Wrong),
                 Relation::NoProxyFence => (FindingKind::ProxyFence, Class::Wrong),
             };
-            if found.is_none_or(|(_, most, _)| class > most) {
-                found = Some((kind, class, *old));
+            if found.as_ref().is_none_or(|found| class > found.class) {
+                found = Some(Conflict { kind, class, old: *old, strength });
             }
         }
         // Of two writers of one value, the one that comes first does change the word.
-        if let Some((.., old)) = found
+        if let Some(Conflict { old, .. }) = &found
             && old.write
             && !old.same
         {
@@ -220,9 +224,9 @@ impl Sanitizer {
     fn report_conflict(
         &self,
         cluster: &mut Cluster<'_>,
-        (kind, class): (FindingKind, Class),
+        Conflict { kind, class, old, strength }: &Conflict,
         new: &Record,
-        (old, origin): (&Record, Option<&Origin>),
+        origin: Option<&Origin>,
         place: impl FnOnce() -> String,
     ) {
         let what = |record: &Record| match (record.write, record.lane == ENGINE) {
@@ -231,11 +235,24 @@ impl Sanitizer {
             (true, true) => "an asynchronous write",
             (false, true) => "an asynchronous read",
         };
-        self.report(cluster, (kind, class), new, Some((old, origin)), || match kind {
-            FindingKind::ProxyFence => {
+        self.report(cluster, (*kind, *class), new, Some((old, origin)), || match (kind, strength) {
+            (FindingKind::ProxyFence, _) => {
                 format!("{} of {} comes after {} without `fence.proxy.async`", what(new), place(), what(old))
             }
-            _ => format!("{} of {} and {} are not ordered", what(new), place(), what(old)),
+            (_, Strength::Weak | Strength::Morally) => format!("{} of {} and {} are not ordered", what(new), place(), what(old)),
+            (_, Strength::Narrow(scope)) => format!(
+                "{} of {} and {} are not ordered: both are strong, and the scope `{}` does not reach the other's thread",
+                what(new),
+                place(),
+                what(old),
+                scope.name()
+            ),
+            (_, Strength::Sizes(one, other)) => format!(
+                "{} of {} and {} are not ordered: both are strong, and one is of {one} bytes, the other of {other}",
+                what(new),
+                place(),
+                what(old)
+            ),
         });
     }
 
@@ -349,14 +366,52 @@ pub(crate) enum JobAccess {
     Write,
     /// A write of what the memory holds already.
     SameWrite,
-    /// A reduction: one step for each element, in any order among its kind.
-    Update,
+    /// A reduction: one step for each element of so many bytes, in any order among its kind.
+    Update {
+        width: u32,
+    },
 }
 
 impl JobAccess {
     /// A write; `same` where it changes nothing.
     pub(crate) fn writing(same: bool) -> JobAccess {
         if same { JobAccess::SameWrite } else { JobAccess::Write }
+    }
+}
+
+/// An access that a new one must come after and does not.
+struct Conflict {
+    kind: FindingKind,
+    class: Class,
+    old: Record,
+    strength: Strength,
+}
+
+/// What two accesses are to one another, whatever orders them ("Memory Consistency Model: Morally strong operations").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Strength {
+    /// One of them is weak.
+    Weak,
+    /// Each sees the other as one step.
+    Morally,
+    /// The scope of one does not reach the other's thread.
+    Narrow(Scope),
+    /// They touch different bytes, in elements of these sizes.
+    Sizes(u8, u8),
+}
+
+fn strength(old: &Record, new: &Record, runs: Option<&Runs>) -> Strength {
+    let (Some(a), Some(b)) = (old.strong, new.strong) else { return Strength::Weak };
+    let needed = match (old.cluster == new.cluster, old.rank == new.rank) {
+        (true, true) => Scope::Cta,
+        (true, false) => Scope::Cluster,
+        _ if runs.is_none_or(|runs| runs.share_device(old.cluster.run, new.cluster.run)) => Scope::Gpu,
+        _ => Scope::System,
+    };
+    match a.scope.min(b.scope) {
+        least if least < needed => Strength::Narrow(least),
+        _ if a.width == b.width => Strength::Morally,
+        _ => Strength::Sizes(b.width, a.width),
     }
 }
 

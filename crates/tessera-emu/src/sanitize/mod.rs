@@ -1,7 +1,7 @@
 //! Sanitizers: races by happens-before, missing proxy fences, reads of memory that nobody wrote.
 //!
 //! Every word of shared and global memory remembers who touched it last ([`shadow`]); every actor knows what happened before it
-//! ([`clock`]). An access that conflicts with an earlier one (same byte, one of them a write, not both atomic) must come after
+//! ([`clock`]). An access that conflicts with an earlier one (same byte, one of them a write, not morally strong) must come after
 //! it. Actors are warps and asynchronous operations; lanes of one warp, and what they copy by `cp.async`, are told apart by the warp's own
 //! barriers.
 //!
@@ -20,6 +20,9 @@
 //!
 //! Between clusters the order is coarser: what a strong write hands on is all that its cluster had done, until then where it
 //! releases, until the cluster's last fence of `.gpu` or wider where it is relaxed. So a race may be missed but none is invented.
+//!
+//! Two accesses are morally strong where both are strong, or read-modify-writes, the scope of each reaches the other's thread, and they touch
+//! the same bytes ("Memory Consistency Model: Morally strong operations").
 //!
 //! Between devices only `.sys` orders: a release of `.gpu` is one for threads of its own device, and strong accesses of two
 //! devices to one word are no race where both say `.sys` ("Memory Consistency Model: Morally strong operations"). A launch comes
@@ -56,6 +59,8 @@ pub(crate) struct Access {
     pub(crate) atomic: bool,
     /// Whether it reads too: `atom`.
     pub(crate) updates: bool,
+    /// Bytes of each of its elements.
+    pub(crate) width: u32,
     pub(crate) order: Order,
     pub(crate) scope: Scope,
 }
@@ -359,8 +364,7 @@ impl Sanitizer {
             bytes: 0,
             write: true,
             same: false,
-            atomic: false,
-            system: false,
+            strong: None,
             asynchronous: false,
             pc,
             rank: rank as u16,

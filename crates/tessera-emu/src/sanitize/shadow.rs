@@ -9,7 +9,7 @@ use tessera_driver::Dim3;
 
 use crate::exec::Launch;
 use crate::finding::Place;
-use crate::program::Meta;
+use crate::program::{Meta, Scope};
 
 /// One access to a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +28,34 @@ pub(super) struct Record {
     pub(super) write: bool,
     /// A write after which the word held what it held before, whoever else wrote it meanwhile.
     pub(super) same: bool,
-    pub(super) atomic: bool,
-    /// Whether other devices see an atomic one as one step.
-    pub(super) system: bool,
+    /// Of strong accesses and read-modify-writes: who sees them as one step.
+    pub(super) strong: Option<Strong>,
     /// Through the asynchronous proxy.
     pub(super) asynchronous: bool,
     pub(super) pc: u32,
     pub(super) rank: u16,
     pub(super) thread: u32,
+}
+
+/// What makes strong accesses one step each to one another ("Memory Consistency Model: Morally strong operations"): both reach the other's
+/// thread, and they touch the same bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Strong {
+    pub(super) scope: Scope,
+    /// Bytes of an element. Elements lie at multiples of their size, so those of one size that overlap are the same bytes.
+    pub(super) width: u8,
+}
+
+impl Record {
+    /// Whether what comes later need not be compared with this one, but only with a new write of the same bytes. A strong one leaves weak ones in
+    /// place, and those that fewer threads see as one step: it is compared with those alone.
+    fn gives_way(&self, new: &Record) -> bool {
+        match (self.strong, new.strong) {
+            (_, None) => true,
+            (None, Some(_)) => false,
+            (Some(old), Some(new)) => old.scope >= new.scope && old.width == new.width,
+        }
+    }
 }
 
 pub(super) const ENGINE: u8 = 0xff;
@@ -53,20 +73,19 @@ impl Cell {
         self.records.iter().filter(|record| record.write).fold(bytes, |rest, record| rest & !record.bytes) == 0
     }
 
-    /// Adds an access: a write takes the place of what it overwrites, a read of earlier reads by the same actor. An atomic
-    /// one leaves plain ones in place: later atomic accesses are compared with those alone.
+    /// Adds an access: a write takes the place of what it overwrites, a read of earlier reads by the same actor.
     pub(super) fn add(&mut self, new: Record) {
         if new.write {
             // Mostly one access that all of it overwrites.
             if let [old] = &mut self.records[..]
                 && old.bytes & !new.bytes == 0
-                && (old.atomic || !new.atomic)
+                && old.gives_way(&new)
             {
                 *old = new;
                 return;
             }
             self.records.retain(|old| {
-                if old.atomic || !new.atomic {
+                if old.gives_way(&new) {
                     old.bytes &= !new.bytes;
                 }
                 old.bytes != 0
@@ -75,7 +94,7 @@ impl Cell {
             return;
         }
         let fellow =
-            |old: &Record| !old.write && old.actor == new.actor && old.cluster == new.cluster && old.atomic == new.atomic;
+            |old: &Record| !old.write && old.actor == new.actor && old.cluster == new.cluster && old.strong == new.strong;
         // Lanes that read different bytes of the word stay apart: each may write its own.
         let same = |old: &&mut Record| fellow(old) && old.turn == new.turn && (old.lane == new.lane || old.bytes == new.bytes);
         if let Some(old) = self.records.iter_mut().find(same) {

@@ -88,6 +88,11 @@ impl Job {
     }
 }
 
+/// Bytes of an element that a bulk copy reduces.
+fn width_of(ty: Option<Type>) -> u32 {
+    ty.map_or(4, |ty| ty.bits() / 8)
+}
+
 /// Places without where they stand in a box.
 fn places(list: &[(Target, u32, u32)]) -> Vec<(Target, u32)> {
     list.iter().map(|&(target, bytes, _)| (target, bytes)).collect()
@@ -293,7 +298,7 @@ impl Cluster<'_> {
         let (to, offset, signal) = (to.clone(), *offset, *signal);
         for rank in to {
             let how = match reduce {
-                Some(_) => JobAccess::Update,
+                Some((_, ty)) => JobAccess::Update { width: width_of(ty) },
                 None => {
                     JobAccess::writing(self.sanitizer.is_some() && self.read_near(rank, offset, data.len() as u32, mode) == data)
                 }
@@ -301,7 +306,7 @@ impl Cluster<'_> {
             match reduce {
                 None => self.write_near(rank, offset, &data, mode),
                 Some((how, ty)) => {
-                    let width = ty.map_or(4, |ty| ty.bits() / 8) as usize;
+                    let width = width_of(ty) as usize;
                     for (index, cell) in data.chunks_exact(width).enumerate() {
                         let mut word = [0; 8];
                         word[..width].copy_from_slice(cell);
@@ -353,7 +358,7 @@ impl Cluster<'_> {
             self.pass_at((job.rank, job.warp), pc, fault)?;
         }
         let how = match reduce {
-            Some(_) => JobAccess::Update,
+            Some((_, ty)) => JobAccess::Update { width: width_of(*ty) },
             None => JobAccess::writing(before.is_some() && self.fetch(to, job.lane).ok() == before),
         };
         let reduces = reduce.is_some();
@@ -382,7 +387,7 @@ impl Cluster<'_> {
             }
         }
         let total = bytes * values.len() as u32;
-        let how = if reduce.is_some() { JobAccess::Update } else { JobAccess::writing(same) };
+        let how = if reduce.is_some() { JobAccess::Update { width: bytes } } else { JobAccess::writing(same) };
         self.observe_job(job.part(), &[], &[(to, total)], how);
         if let Some(sanitizer) = &mut self.sanitizer {
             sanitizer.signal(job.ticket, signal.0, signal.1);
