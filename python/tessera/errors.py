@@ -29,7 +29,7 @@ class TileError(TesseraError, SyntaxError):
 
 
 class TileSyntaxError(TileError):
-    """The text is no Python, or Python that kernels cannot use."""
+    """The text is no Python, or Python that kernels cannot use; of ``tessera.emu``, it is no PTX."""
 
 
 class TileTypeError(TileError):
@@ -114,6 +114,8 @@ _BY_ID = {
     **dict.fromkeys(("kernel-option", "rounding-mode", "memory-model", "format-string", "config-value", "tuning-space"), TileValueError),
     **dict.fromkeys(("nested-too-deeply", "recursion-limit", "kernel-too-large"), TileRecursionError),
     "refused-name": TileUnsupportedFeatureError,
+    "ptx-syntax": TileSyntaxError,
+    "unsupported": TileUnsupportedFeatureError,
     "static-assertion": TileStaticAssertionError,
     "static-exception": StaticException,
 }

@@ -382,10 +382,10 @@ def test_mistakes_of_a_call_are_told(call, error, text):
 
 
 def test_ptx_that_is_none_is_a_syntax_error_with_its_line():
-    with pytest.raises(tessera.TileError) as caught:
+    with pytest.raises(tessera.errors.TileSyntaxError) as caught:
         emu.run(entry(".param .u64 x", "    frobnicate.u32 %r0, %r1;"), 1, 1, (None,))
     assert isinstance(caught.value, SyntaxError) and caught.value.lineno == 8 and "frobnicate" in caught.value.text
-    with pytest.raises(tessera.TileError, match="performance counters") as caught:
+    with pytest.raises(tessera.errors.TileUnsupportedFeatureError, match="performance counters") as caught:
         emu.run(entry(".param .u64 x", "    mov.u32 %r0, %pm0;"), 1, 1, (None,))
     assert caught.value.lineno == 8
 
