@@ -33,9 +33,18 @@ class Emulate:
         self._defaults = defaults
         self.reports: list[emu.Report | emu.Exploration] = []
 
-    def __call__(self, ptx: str, grid, block, args=(), *, entry=None, shared=0, cluster=None, target=None, **how):
+    def run(self, ptx: str, grid, block, args=(), *, entry=None, shared=0, cluster=None, target=None, **how):
         """Runs PTX, see :func:`tessera.emu.run`."""
         return self.launch(emu.Launch(ptx, grid, block, args, entry, shared, cluster, target), **how)
+
+    __call__ = run
+
+    def explore(self, ptx: str, grid, block, args=(), *, entry=None, shared=0, cluster=None, target=None, **how) -> emu.Exploration:
+        """Runs PTX under several schedules, see :func:`tessera.emu.explore`."""
+        return self._noted(emu.Launch(ptx, grid, block, args, entry, shared, cluster, target).explore, how)
+
+    #: Compiles CUDA C++, see :func:`tessera.emu.compile_cuda`.
+    compile_cuda = staticmethod(emu.compile_cuda)
 
     def triton(self, kernel, grid, *args, **keywords):
         """Runs a kernel of Triton's, see :func:`tessera.emu.triton`."""
@@ -52,8 +61,10 @@ class Emulate:
         Returns:
             Its report, or the exploration of its schedules.
         """
-        how = {**self._defaults, **how}
-        report = launch.explore(**how) if self._explores else launch.run(**how)
+        return self._noted(launch.explore if self._explores else launch.run, how)
+
+    def _noted(self, start, how: dict[str, Any]):
+        report = start(**{**self._defaults, **how})
         self.reports.append(report)
         return report
 

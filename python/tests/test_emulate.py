@@ -64,6 +64,37 @@ def test_wrong(emulate):
     ran.stdout.fnmatch_lines(["*race: a write of shared*"])
 
 
+def test_the_fixture_has_the_functions_of_the_package(pytester):
+    ran = run(
+        pytester,
+        """
+def test_right(emulate):
+    right = PTX.replace("BARRIER", "bar.sync 0;")
+    report = emulate.run(right, 1, 64, (x,), shared=256)
+    explored = emulate.explore(right, 1, 64, (x,), shared=256, schedules=("eager", "lazy"))
+    assert [report.schedule for report in explored.reports] == ["eager", "lazy"] and explored.outcomes == 1
+    assert emulate.reports == [report, explored]
+
+@pytest.mark.emulate(schedules=("eager", "random"), seeds=(5,))
+def test_marked(emulate):
+    explored = emulate.run(PTX.replace("BARRIER", "bar.sync 0;"), 1, 64, (x,), shared=256)
+    assert [(report.schedule, report.seed) for report in explored.reports] == [("eager", 5), ("random", 5)]
+
+def test_compiles(emulate):
+    import tessera.emu
+    assert emulate.compile_cuda is tessera.emu.compile_cuda
+
+@pytest.mark.parametrize("how", ("run", "explore"))
+def test_wrong(emulate, how):
+    getattr(emulate, how)(PTX.replace("BARRIER", ""), 1, 64, (x,), shared=256)
+""",
+        "-W",
+        "ignore::pytest.PytestUnknownMarkWarning",
+    )
+    ran.assert_outcomes(passed=3, failed=2)
+    ran.stdout.fnmatch_lines(["*race: a write of shared*"])
+
+
 def test_markers_name_schedules_and_checks(pytester):
     ran = run(
         pytester,
