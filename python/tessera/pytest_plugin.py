@@ -6,14 +6,16 @@ Options:
 - ``--tessera-sanitize CHECKS``: what is looked for: ``all``, or for the emulator some of ``race``, ``init``, ``barrier``, ``flight``, ``bounds``.
   The emulator looks for everything where it is left out; the CPU has all or nothing, and takes any for all.
 
-``@pytest.mark.tessera(device=..., sanitize=..., target=..., schedule=..., seed=...)`` says so for a test, a class or a module, and goes before the
-options. The fixture ``tessera_device`` gives the device's name; as a parameter (``tessera.testing.devices``) it chooses the device.
+``@pytest.mark.tessera(device, sanitize, target=..., schedule=..., seed=..., threads=...)`` says so for a test, a class or a module, and goes
+before the options. The fixture ``tessera_device`` gives the device's name; as a parameter (``tessera.testing.devices``) it chooses the device.
 
-At the end stands how many launches ran where. Installed packages register the plugin; elsewhere it is ``-p tessera.pytest_plugin``.
+At the end stands how many launches ran where, those of pytest-xdist's workers too. Installed packages register the plugin; elsewhere it is
+``-p tessera.pytest_plugin``.
 """
 
 from __future__ import annotations
 
+import argparse
 import collections
 import dataclasses
 
@@ -28,7 +30,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The options."""
     group = parser.getgroup("tessera")
     group.addoption("--tessera-device", choices=("cpu", "emu"), default=None, help="where kernels on host arrays run")
-    group.addoption("--tessera-sanitize", metavar="CHECKS", default=None, help="what is looked for: all, or race,init,barrier,flight,bounds")
+    help_text = "what is looked for: all, or race,init,barrier,flight,bounds"
+    group.addoption("--tessera-sanitize", metavar="CHECKS", type=_checks, default=None, help=help_text)
+
+
+#: What ``sanitize`` may name.
+_CHECKS = ("all", "race", "init", "barrier", "flight", "bounds", "advice")
+
+
+def _checks(text: str) -> str:
+    """A list of checks, each of which there is."""
+    for name in text.split(","):
+        if name not in _CHECKS:
+            raise argparse.ArgumentTypeError(f"`{name}` is no check: there are {', '.join(_CHECKS)}, with commas between")
+    return text
 
 
 class _Launches:
@@ -43,13 +58,23 @@ class _Launches:
         self.count[place] += 1
         self.tests[place].add(self.now)
 
+    def counts(self) -> dict[str, tuple[int, list[str]]]:
+        """Of each place, what another process can read: launches, and the tests that made them."""
+        return {place: (count, sorted(self.tests[place])) for place, count in self.count.items()}
+
+    def add(self, counts: dict[str, tuple[int, list[str]]]) -> None:
+        """Takes over what another process has counted."""
+        for place, (count, tests) in counts.items():
+            self.count[place] += count
+            self.tests[place].update(tests)
+
 
 _LAUNCHES = pytest.StashKey[_Launches]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the marker, and counts from now on."""
-    config.addinivalue_line("markers", "tessera(device, sanitize, target, schedule, seed, threads): where the kernels of a test run")
+    config.addinivalue_line("markers", "tessera(device, sanitize, *, target, schedule, seed, threads): where the kernels of a test run")
     config.pluginmanager.import_plugin(_EMULATE)
     launches = config.stash[_LAUNCHES] = _Launches()
     _device.WATCHERS.append(launches)
@@ -66,7 +91,7 @@ def _host(request: pytest.FixtureRequest) -> _device.Host:
     """Where a test's kernels run: its parameter, its markers, the options."""
     chosen: dict = {}
     for marker in reversed(list(request.node.iter_markers("tessera"))):
-        chosen.update(marker.kwargs)
+        chosen.update(_said(marker))
     option = request.config.getoption
     asked = {"device": option("--tessera-device"), "sanitize": option("--tessera-sanitize")}
     chosen = {name: value for name, value in asked.items() if value is not None} | chosen
@@ -76,13 +101,33 @@ def _host(request: pytest.FixtureRequest) -> _device.Host:
     device = chosen.setdefault("device", "cpu")
     if device == "emu":
         chosen.setdefault("sanitize", "all")
-    elif chosen.get("sanitize"):
+    elif chosen.get("sanitize") is not None:
         chosen["sanitize"] = "all"
+    return _device.Host(**chosen)
+
+
+#: What the marker takes by position.
+_IN_ORDER = ("device", "sanitize")
+
+
+def _said(marker: pytest.Mark) -> dict:
+    """What a marker says, by name."""
+    if len(marker.args) > len(_IN_ORDER):
+        raise pytest.UsageError(f"the marker `tessera` takes {' and '.join(_IN_ORDER)} by position, and all else by name: {marker.args!r}")
+    said = dict(zip(_IN_ORDER, marker.args, strict=False))
     known = {field.name for field in dataclasses.fields(_device.Host)}
-    for name in chosen:
+    for name in marker.kwargs:
         if name not in known:
             raise pytest.UsageError(f"the marker `tessera` has no `{name}`: it has {', '.join(sorted(known))}")
-    return _device.Host(**chosen)
+        if name in said:
+            raise pytest.UsageError(f"the marker `tessera` says `{name}` twice")
+    said |= marker.kwargs
+    if said.get("sanitize") is not None:
+        try:
+            _checks(str(said["sanitize"]))
+        except argparse.ArgumentTypeError as error:
+            raise pytest.UsageError(f"the marker `tessera`: {error}") from None
+    return said
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +142,22 @@ def _tessera_place(request: pytest.FixtureRequest):
 def tessera_device(_tessera_place) -> str:
     """The name of the device on which the test's kernels run: ``cpu`` or ``emu``."""
     return _tessera_place.device
+
+
+_COUNTS = "tessera_launches"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist hands on what it counted."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[_COUNTS] = session.config.stash[_LAUNCHES].counts()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error) -> None:
+    """A worker has ended; one that crashed says nothing."""
+    node.config.stash[_LAUNCHES].add(getattr(node, "workeroutput", {}).get(_COUNTS, {}))
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

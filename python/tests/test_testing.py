@@ -310,6 +310,50 @@ def test_the_plugin_puts_a_suite_on_the_emulator(tmp_path):
     assert "invalid choice" in suite(tmp_path, "--tessera-device", "gpu").stderr
 
 
+def test_the_plugin_refuses_checks_that_there_are_not(tmp_path):
+    for device in ("cpu", "emu"):
+        ran = suite(tmp_path, "--tessera-device", device, "--tessera-sanitize", "rcae")
+        assert ran.returncode == 4 and "`rcae` is no check: there are all, race, init" in ran.stderr, ran.stdout + ran.stderr
+    assert "5 passed" in suite(tmp_path, "--tessera-device", "emu", "--tessera-sanitize", "init,bounds").stdout
+
+
+MARKED = """
+@pytest.mark.tessera({marker})
+def test_it(tessera_device):
+    launch()
+    print("marked on", tessera_device)
+"""
+
+
+def marked(tmp_path, marker: str):
+    head = SUITE[: SUITE.index("def test_plain")]
+    (tmp_path / "test_marked.py").write_text(head + MARKED.format(marker=marker))
+    return python("-m", "pytest", "-q", "-s", "-p", "tessera.pytest_plugin", "test_marked.py", cwd=tmp_path)
+
+
+def test_the_marker_takes_device_and_sanitize_by_position(tmp_path):
+    assert "marked on emu" in (out := marked(tmp_path, '"emu"').stdout) and "emu, sanitize=all: 1 launch" in out
+    assert "emu, sanitize=init: 1 launch" in marked(tmp_path, '"emu", "init"').stdout
+    assert "emu, sanitize=init: 1 launch" in marked(tmp_path, '"emu", sanitize="init"').stdout
+    for marker, text in (
+        ('"emu", "all", "h200"', "device and sanitize by position"),
+        ('"emu", device="cpu"', "says `device` twice"),
+        ("speed=3", "has no `speed`"),
+        ('"gpu"', "`gpu` is no device"),
+        ('"emu", "rcae"', "`rcae` is no check"),
+        ('"cpu", "rcae"', "`rcae` is no check"),
+    ):
+        ran = marked(tmp_path, marker)
+        assert ran.returncode == 1 and text in ran.stdout, marker + ran.stdout + ran.stderr
+
+
+def test_launches_of_workers_are_counted(tmp_path):
+    pytest.importorskip("xdist")
+    ran = suite(tmp_path, "-n", "2")
+    assert "5 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "cpu: 3 launches in 3 tests\nemu, sanitize=all: 1 launch in 1 tests\nemu, sanitize=init: 1 launch in 1 tests\n" in ran.stdout
+
+
 def test_gradients_that_are_no_numbers_or_not_there_are_wrong():
     x = np.ones(4)
     with pytest.raises(AssertionError):
