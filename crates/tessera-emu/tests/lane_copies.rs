@@ -67,6 +67,8 @@ fn an_mbarrier_hands_copies_to_other_lanes() {
     let wait = "WAIT:\nmbarrier.try_wait.parity.shared::cta.b64 %q, [%base+1024], 0;\n@!%q bra WAIT;";
     for schedule in SCHEDULES {
         assert_eq!(found(schedule, &body(wait)), [], "{schedule:?}");
+        // A lane that waits once more takes nothing back.
+        assert_eq!(found(schedule, &body(&format!("{wait}\ncp.async.wait_all;"))), [], "{schedule:?}");
         assert_eq!(found(schedule, &body("")), [RACE], "{schedule:?}");
     }
 }

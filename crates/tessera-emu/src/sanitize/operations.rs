@@ -76,8 +76,13 @@ impl Sanitizer {
         let actor = self.actor(rank, thread);
         let (due, left): (Vec<_>, Vec<_>) = self.copies.remove(&actor).unwrap_or_default().into_iter().partition(is_due);
         for Copies { ticket, .. } in due {
-            self.waited(rank, thread, ticket);
             let (number, clock) = (self.number(ticket), self.operations[ticket.0 as usize].clock);
+            let is_known = self.actors[actor].clock.seen.get(number) >= clock;
+            self.waited(rank, thread, ticket);
+            // What an mbarrier has handed to others is theirs already.
+            if is_known {
+                continue;
+            }
             let Actor { turn, waited, .. } = &mut self.actors[actor];
             if waited.turn != *turn {
                 *waited = Waited { turn: *turn, first: BTreeMap::new() };
