@@ -5,8 +5,8 @@
 
 use std::fmt::Write;
 
-use tessera_ops::{Argument, Expected, Fill, Inputs, Machine, OPERATORS, Operator, Plan, Problem, Role};
-use tessera_runtime::{CompileOptions, Device, RandomStream, Tensor, Value};
+use tessera_ops::{Expected, Fill, Inputs, Machine, OPERATORS, Operator, Plan, Problem, Role};
+use tessera_runtime::{CompileOptions, Device, RandomStream, Tensor};
 use tessera_types::{Arch, Policy};
 
 use crate::Outcome;

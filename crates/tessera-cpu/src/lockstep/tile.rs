@@ -9,7 +9,7 @@ use super::mask::Mask;
 use super::micro::{Feed, scalar_bytes};
 use super::schedule::{threads_text, whole_warps};
 use super::value::{Buffer, Data};
-use crate::exec::Ran;
+use crate::exec::{Ran, misplaced};
 
 impl Machine<'_> {
     /// # Safety
@@ -80,7 +80,7 @@ impl Machine<'_> {
             TileOp::MmaFragment { .. } | TileOp::MmaFragmentSparse { .. } => unsafe { self.fragments(op, kind, active)? },
 
             // Blocks of a cluster run one after the other: each brings for itself what they bring together.
-            TileOp::Barrier {} | TileOp::ClusterBarrier {} => self.barrier(role, active, data.span)?,
+            TileOp::Barrier {} | TileOp::ClusterBarrier {} => self.block_meets(role, active, data.span)?,
             TileOp::NamedBarrier { id, threads } => return self.named_barrier(role, (*id, *threads), true, active, data.span),
             TileOp::NamedArrive { id, threads } => return self.named_barrier(role, (*id, *threads), false, active, data.span),
 
@@ -196,6 +196,19 @@ impl Machine<'_> {
         Ok(())
     }
 
+    fn block_meets(&mut self, role: usize, active: &Mask, span: Span) -> Ran<()> {
+        let alive = self.roles[role].alive;
+        if *active != alive {
+            let absent = threads_text(&alive.without(active));
+            let message = format!("not all threads of the block come here: threads {absent} are elsewhere");
+            return Err(fault("cpu-divergent", span, &message));
+        }
+        if let Some(races) = &mut self.races {
+            races.barrier();
+        }
+        Ok(())
+    }
+
     unsafe fn warp_reduce(&mut self, op: Op, active: &Mask) -> Ran<()> {
         let data = &self.func.ops[op];
         self.warps_meet(active, data.span)?;
@@ -241,14 +254,7 @@ impl Machine<'_> {
                 let rows = chosen.bytes_mut().chunks_exact_mut(side * line);
                 for (row, lines) in rows.enumerate() {
                     let word = places.get(row, 4) as u32;
-                    let stored = stored_places(word).map_err(|four| {
-                        let message = format!(
-                            "the places of row {row} of a factor stored by half are {word:#010x}: not two in order of columns {} to {}",
-                            4 * four,
-                            4 * four + 3
-                        );
-                        fault("cpu-places", span, &message)
-                    })?;
+                    let stored = stored_places(word).map_err(|four| misplaced(row, word, four, span))?;
                     for (to, from) in lines.chunks_exact_mut(line).zip(stored) {
                         to.copy_from_slice(&right.bytes()[from * line..][..line]);
                     }
@@ -303,20 +309,6 @@ impl Machine<'_> {
             }
         }
         self.bind(op, outputs, true);
-        Ok(())
-    }
-
-    /// A barrier, to which all threads of the block come.
-    fn barrier(&mut self, role: usize, active: &Mask, span: Span) -> Ran<()> {
-        let alive = self.roles[role].alive;
-        if *active != alive {
-            let absent = threads_text(&alive.without(active));
-            let message = format!("not all threads of the block come here: threads {absent} are elsewhere");
-            return Err(fault("cpu-divergent", span, &message));
-        }
-        if let Some(races) = &mut self.races {
-            races.barrier();
-        }
         Ok(())
     }
 
