@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use tessera_ir::{Diagnostic, Span};
 use tessera_types::DType;
 
@@ -31,6 +31,15 @@ pub(super) enum Item {
     Function(Rc<Closure<Item>>),
     /// A sequence of which a part is no compile-time value. What its values are does not change once it is made.
     Items(Kind, Rc<[Item]>),
+}
+
+/// The body of a loop that runs, as far as it has been walked.
+#[derive(Clone, Debug)]
+pub(super) struct Body {
+    /// The first of its blocks of statements: what earlier ones bound comes from outside.
+    pub(super) first: usize,
+    /// Names that it has read and that come from outside, with the frame that they are of.
+    pub(super) read: IndexSet<(usize, String)>,
 }
 
 /// What a name stands for.
@@ -173,7 +182,13 @@ impl Scopes for Check<'_> {
     fn bound(&mut self, at: usize, name: &str, span: Span) -> Res<Option<Item>> {
         let frame = &self.frames[at];
         match frame.names.get(name) {
-            Some(Entry::Item(item, _)) => Ok(Some(item.clone())),
+            Some(Entry::Item(item, block)) => {
+                let outside = self.bodies.iter_mut().filter(|body| *block < body.first);
+                for body in outside {
+                    body.read.insert((at, name.to_string()));
+                }
+                Ok(Some(item.clone()))
+            }
             Some(&Entry::Parts(kind, count, _)) => {
                 let mut items = Vec::new();
                 for position in 0..count {
@@ -347,6 +362,13 @@ impl Check<'_> {
             Some(Entry::Parts(_, _, at)) => inside && *at != block,
             Some(Entry::Local | Entry::Maybe(_)) | None => false,
         }
+    }
+
+    /// True where a name stands for something else that a loop's body has read from outside of it: the next round would read what this one binds.
+    pub(super) fn is_read_again(&mut self, name: &str, item: &Item) -> bool {
+        let key = (self.frames.len() - 1, name.to_string());
+        let Some(Entry::Item(before, block)) = self.frames[key.0].names.get(name) else { return false };
+        !before.same(item) && self.bodies.iter().any(|body| *block < body.first && body.read.contains(&key))
     }
 
     /// Makes variables of the parameters that the kernel assigns to.

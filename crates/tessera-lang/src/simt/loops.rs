@@ -1,11 +1,11 @@
 //! Loops: those that run, and those that are walked round by round, over what is known when the kernel is compiled.
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use tessera_ir::{Diagnostic, Span};
 use tessera_types::DType;
 
 use super::Check;
-use super::env::{Entry, Item, count, was_else};
+use super::env::{Body, Entry, Item, count, was_else};
 use super::program::Statement;
 use super::stmts::{Flow, unsupported};
 use super::value::{At, convert, truth, typed};
@@ -46,7 +46,9 @@ impl Check<'_> {
         let strayed = self.strayed.take();
         let round = self.round.take();
         self.loops += 1;
+        self.bodies.push(Body { first: self.blocks + 1, read: IndexSet::new() });
         let (statements, _) = self.walk_block(body)?;
+        self.bodies.pop();
         self.loops -= 1;
         self.round = round;
         self.strayed = strayed;
@@ -132,7 +134,7 @@ impl Check<'_> {
                     self.frame().names.insert(name.clone(), Entry::Local);
                     self.bind(name, at.0.clone(), target.span)?;
                     variables.push(name.clone());
-                } else if self.clashes(name, Some(&at.0)) {
+                } else if self.is_read_again(name, &at.0) {
                     return Err(was_else(name, &format!("now it is {}", at.0.describe()), target.span));
                 }
                 let entry = Entry::Item(at.0.clone(), self.block);
@@ -237,12 +239,15 @@ impl Check<'_> {
     pub(super) fn repeat(&mut self, test: &Expr, body: &[Stmt], span: Span) -> Res<()> {
         let outside = std::mem::take(&mut self.out);
         self.loops += 1;
+        // The condition is of every round.
+        self.bodies.push(Body { first: self.blocks + 1, read: IndexSet::new() });
         let condition = self.test(test);
         self.loops -= 1;
         let before = std::mem::replace(&mut self.out, outside);
         let condition = condition?;
         if let Item::Fixed(value) = &condition.0 {
             if !value.truth(test.span)? {
+                self.bodies.pop();
                 return Ok(());
             }
             if !leaves(body) {
@@ -259,6 +264,7 @@ impl Check<'_> {
             self.divergent.get_or_insert(test.span);
         }
         let body = self.body(body, span)?;
+        self.bodies.pop();
         self.divergent = outside.or(self.ended).or(self.strayed);
         self.out.push(Statement::While { before, test: condition, body });
         Ok(())

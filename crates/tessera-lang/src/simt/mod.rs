@@ -104,6 +104,8 @@ struct Check<'f> {
     round: Option<u32>,
     /// The block of statements being walked, and how many there were.
     block: usize,
+    /// Bodies of loops that run, the innermost one last.
+    bodies: Vec<env::Body>,
     blocks: usize,
     /// Steps taken, against hostile inlining.
     steps: u32,
@@ -209,6 +211,7 @@ fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], 
             branches: 0,
             round: None,
             block: 0,
+            bodies: Vec::new(),
             blocks: 0,
             steps: 0,
         };
