@@ -1,7 +1,7 @@
 //! Products of tiles whose left factor is stored by half: on the CPU, in lock-step and on the emulator, against sums computed here.
 
 use tessera_compile::{CompileOptions, Compiled, compile};
-use tessera_emu::LaunchOptions;
+use tessera_emu::{LaunchOptions, Sanitize};
 use tessera_ir::text::print_module;
 use tessera_lang::{ArgType, parse_file};
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
@@ -213,7 +213,8 @@ fn metadata_that_is_written_too_early_is_found() {
     // The last operands: descriptors, metadata, selector, accumulate, signs, transpositions.
     let operands: Vec<&str> = product.split("}, ").nth(1).expect("operands behind the sums").split(", ").collect();
     let broken = ptx.replacen("wgmma.commit_group", &format!("mov.b32 {}, 0;\n    wgmma.commit_group", operands[2]), 1);
-    let error = printed_by(LaunchOptions::default(), (&kernel, &broken), launch.grid, &mut data(&case, WHOLE)).unwrap_err();
+    let options = LaunchOptions { sanitize: Sanitize { in_flight: true, ..Sanitize::NONE }, ..LaunchOptions::default() };
+    let error = printed_by(options, (&kernel, &broken), launch.grid, &mut data(&case, WHOLE)).unwrap_err();
     assert!(error.contains("it is metadata, for which nothing waits"), "{error}");
 }
 

@@ -180,7 +180,10 @@ pub(super) const CASES: &[Case] = &[
         data: |_| in_three_parts(normal(on_gpu("log_sum_exp", ""), 100.0, 10.0)),
         text: &[],
         mutants: &[
-            edit("what was summed is not brought to the new largest element", &[("total * e + 1.0", "total + 1.0")]),
+            edit(
+                "what was summed is not brought to the new largest element",
+                &[("total * power(finite(most) - top, ACC)", "total")],
+            ),
             edit("parts are added as they are", &[("all = below(parts, top, ACC) * ct.load", "all = ct.load")]),
         ],
     },
@@ -193,7 +196,7 @@ pub(super) const CASES: &[Case] = &[
         text: &[],
         mutants: &[edit(
             "no element is that low",
-            &[("ct.full((1, CHUNK), -float(\"inf\"), ACC)", "ct.full((1, CHUNK), -3.0e38, ACC)")],
+            &[("ct.full((1, WIDE), -float(\"inf\"), ACC)", "ct.full((1, WIDE), 0.0, ACC)")],
         )],
     },
     Case {

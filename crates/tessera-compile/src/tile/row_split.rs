@@ -14,7 +14,7 @@
 //! time, and one row's loads go on while another one is reduced or stored.
 //!
 //! What can be shared: the rows of a block that goes its way once ([`strips::of_rows`]): loads and stores of whole rows, elementwise work, reductions
-//! along the columns, numbers of columns. Columns are any axis that is reduced, as the images of which batch norm has the mean; several rows, or
+//! along the columns, numbers of columns. Columns are any axis that is reduced, as the images of a channel; several rows, or
 //! channels, lie side by side, and what is common to rows, as weights, is read once for them. A block stores nothing before its last reduction; what is
 //! stored of a whole row, the first block stores. Columns that do not divide are rounded up to [`ROW_COLUMNS`]. Results are combined in the order of
 //! ranks, so they come out the same in every launch.

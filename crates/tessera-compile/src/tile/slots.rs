@@ -16,7 +16,7 @@ use tessera_types::AsyncCopy;
 use tessera_types::room::{USEFUL_SLOTS, slots_that_fit};
 
 use super::anchors::Units;
-use tessera_analysis::arrangement::{MIXED_LINES, engine_span, engine_swizzle};
+use tessera_analysis::arrangement::{engine_span, engine_swizzle};
 use tessera_analysis::arrays::own_array;
 use tessera_ir::Reason;
 
@@ -34,6 +34,9 @@ const DIMENSIONS: usize = AsyncCopy::TENSOR.axes as usize;
 const BOX: u32 = AsyncCopy::TENSOR.extent;
 /// What addresses of boxes in shared memory are multiples of.
 const BOX_ALIGN: u64 = 128;
+/// Lines whose parts a swizzle mixes (PTX ISA, "Swizzling Modes").
+const MIXED_LINES: u32 = 8;
+
 /// The buffer that the copy engine fills with a load's tile: lines along the axis `fastest`, which is contiguous in memory. Lines along several axes
 /// lie one behind the other as those of one axis do, where a swizzle mixes whole lines.
 pub(super) fn brought(func: &Func, load: Op, fastest: usize) -> Result<SharedType, Reason> {
@@ -63,10 +66,7 @@ pub(super) fn brought(func: &Func, load: Op, fastest: usize) -> Result<SharedTyp
     }
     // A few lines are no whole pattern, at which the next slot would have to begin.
     let lines: u32 = along.iter().map(|&axis| view.tile[axis]).product();
-    let few = lines > 1 && !lines.is_multiple_of(MIXED_LINES);
-    if few && view.tile[fastest] > BOX {
-        return Err(no("a factor's tile has lines that are no whole pattern of a swizzle, and are longer than a box"));
-    }
+    let few = (2..MIXED_LINES).contains(&lines) && view.tile[fastest] <= BOX;
     let swizzle = if few { Swizzle::NONE } else { mixed };
     if along.iter().any(|&axis| view.tile[axis] > BOX) {
         return Err(no("a factor's tile has more lines than the copy engine brings at once"));

@@ -113,15 +113,14 @@ fn along(func: &Func, axes: &Axes, class: Class, reductions: &[Op]) -> Result<Co
     let stores = |op: &Op| {
         matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::StoreViewTko { .. } | ScheduleOp::StorePtrTko { .. }))
     };
-    if let Some(&op) = once.iter().find(|op| !stores(op)) {
-        return Err(place("what is done once for a row, and is no store, is no part of it", op));
-    }
-    let ordered = |op: &Op| {
-        !once.contains(op)
-            && func.ops[*op].operands.iter().any(|&value| func.defining_op(value).is_some_and(|op| once.contains(&op)))
+    // Stores that others wait for would have to be waited for by all blocks.
+    let waited = |op: &Op| {
+        let results = &func.ops[*op].results;
+        let waits = |other: &&Op| !once.contains(other) && func.ops[**other].operands.iter().any(|value| results.contains(value));
+        ops.iter().any(|other| waits(&other))
     };
-    if let Some(&op) = ops.iter().find(|op| ordered(op)) {
-        return Err(place("what waits for a store that is done once for a row is no part of it", op));
+    if let Some(&op) = once.iter().find(|op| !stores(op) || waited(op)) {
+        return Err(place("what is done once for a row, but for a store that nobody waits for, is no part of it", op));
     }
     Ok(Columns { count, reductions: own, once })
 }
