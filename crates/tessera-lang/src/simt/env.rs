@@ -327,7 +327,7 @@ impl Check<'_> {
                 return Ok(());
             }
         };
-        if self.clashes(name, None) {
+        if self.hides(name) {
             return Err(was_else(name, "now it is a number", span));
         }
         let (position, dtype) = self.variable(name, value.dtype, value.uniform, span)?;
@@ -365,10 +365,20 @@ impl Check<'_> {
     }
 
     /// True where a name stands for something else that a loop's body has read from outside of it: the next round would read what this one binds.
-    pub(super) fn is_read_again(&mut self, name: &str, item: &Item) -> bool {
+    pub(super) fn is_read_again(&mut self, name: &str, item: Option<&Item>) -> bool {
         let key = (self.frames.len() - 1, name.to_string());
         let Some(Entry::Item(before, block)) = self.frames[key.0].names.get(name) else { return false };
-        !before.same(item) && self.bodies.iter().any(|body| *block < body.first && body.read.contains(&key))
+        let is_same = item.is_some_and(|item| before.same(item));
+        !is_same && self.bodies.iter().any(|body| *block < body.first && body.read.contains(&key))
+    }
+
+    /// True where a variable of this name would hide what another path or round may still see: a number that is known, as that of a loop that was
+    /// unrolled, if a round reads it before.
+    pub(super) fn hides(&mut self, name: &str) -> bool {
+        match self.frame().names.get(name) {
+            Some(Entry::Item(Item::Fixed(Fixed::Num(_)), _)) => self.is_read_again(name, None),
+            _ => self.clashes(name, None),
+        }
     }
 
     /// Makes variables of the parameters that the kernel assigns to.

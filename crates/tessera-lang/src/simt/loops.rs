@@ -134,7 +134,7 @@ impl Check<'_> {
                     self.frame().names.insert(name.clone(), Entry::Local);
                     self.bind(name, at.0.clone(), target.span)?;
                     variables.push(name.clone());
-                } else if self.is_read_again(name, &at.0) {
+                } else if self.is_read_again(name, Some(&at.0)) {
                     return Err(was_else(name, &format!("now it is {}", at.0.describe()), target.span));
                 }
                 let entry = Entry::Item(at.0.clone(), self.block);
@@ -217,7 +217,7 @@ impl Check<'_> {
         }
         let (start, stop, step) = (typed(&start, dtype)?, typed(&stop, dtype)?, typed(&step, dtype)?);
         let uniform = start.uniform && stop.uniform && step.uniform;
-        if self.clashes(name, None) {
+        if self.hides(name) {
             return Err(was_else(name, "now it counts the rounds of a loop", target.span));
         }
         let before = self.frame().names.clone();
