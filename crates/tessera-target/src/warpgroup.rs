@@ -191,7 +191,7 @@ impl Lowering<'_> {
         Ok(all.into_iter().collect())
     }
 
-    /// The registers that say where the left factor of a product stands that is stored by half. Instructions read them when they start.
+    /// The registers that say where the left factor of a product stands that is stored by half. Products read them while they are under way.
     fn group_places(&mut self, places: Value, (atom, grid): (&MmaAtom, WarpGrid), dtype: DType) -> Lowered<Metadata> {
         let layout = self.layout(places)?;
         let words = layout.shape()[1];

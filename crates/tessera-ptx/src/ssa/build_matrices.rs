@@ -33,7 +33,7 @@ pub struct WgmmaOptions {
     pub accumulate: Option<Value>,
     /// `D = AB`, into registers that held nothing; the accumulators only say how many there are.
     pub fresh: bool,
-    /// Half of A is stored: the register that says where each two of four neighbours stood, which is read when the product starts, and which threads of
+    /// Half of A is stored: the register that says where each two of four neighbours stood, which a product reads while it is under way, and which threads of
     /// a quad hold that.
     pub sparse: Option<(Value, u32)>,
     /// `-A`
