@@ -236,7 +236,7 @@ impl Check {
 
 /// The mark of a result: the worst of the operands that it depends on, given what they are.
 pub(crate) fn combined(op: LaneOp, marks: &[u8], value: impl Fn(usize) -> u64) -> u8 {
-    let worst = || marks.iter().copied().max().unwrap_or(0);
+    let worst = || marks.iter().copied().fold(0, u8::max);
     match op {
         LaneOp::Select(_) => marks[0].max(marks[if value(0) & 1 != 0 { 1 } else { 2 }]),
         LaneOp::Int(op, width, signed) => {

@@ -322,7 +322,6 @@ fn warpgroup_kernel(selector: u32) -> String {
 {zeros}    wgmma.fence.sync.aligned;
     wgmma.mma_async.sp.sync.aligned.m64n{COLUMNS}k32.f32.f16.f16 {{{list}}}, %da, %db, %e, {selector}, %yes, 1, 1, 0, 0;
     wgmma.commit_group.sync.aligned;
-    mov.b32 %e, 0;
     wgmma.wait_group.sync.aligned 0;
 {stores}    ret;
 }}",

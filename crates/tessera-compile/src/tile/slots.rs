@@ -16,7 +16,7 @@ use tessera_types::AsyncCopy;
 use tessera_types::room::{USEFUL_SLOTS, slots_that_fit};
 
 use super::anchors::Units;
-use tessera_analysis::arrangement::{engine_span, engine_swizzle};
+use tessera_analysis::arrangement::{MIXED_LINES, engine_span, engine_swizzle};
 use tessera_analysis::arrays::own_array;
 use tessera_ir::Reason;
 
@@ -34,8 +34,6 @@ const DIMENSIONS: usize = AsyncCopy::TENSOR.axes as usize;
 const BOX: u32 = AsyncCopy::TENSOR.extent;
 /// What addresses of boxes in shared memory are multiples of.
 const BOX_ALIGN: u64 = 128;
-/// Lines whose parts a swizzle mixes (PTX ISA, "Swizzling Modes").
-const MIXED_LINES: u32 = 8;
 
 /// The buffer that the copy engine fills with a load's tile: lines along the axis `fastest`, which is contiguous in memory. Lines along several axes
 /// lie one behind the other as those of one axis do, where a swizzle mixes whole lines.

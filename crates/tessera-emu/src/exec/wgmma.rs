@@ -52,7 +52,6 @@ pub(super) struct Operands {
 }
 
 /// Where the stored elements of a sparse A stand along K, row by row, and the rows of which that is not known.
-#[derive(Clone, Debug)]
 pub(super) struct Places {
     of_rows: Vec<usize>,
     lack: Lack,
@@ -135,6 +134,9 @@ pub(super) fn mark(warp: &mut Warp, wgmma: &Wgmma) {
     for reg in wgmma.operands() {
         busy[reg.slot as usize] = Busy::Operand;
     }
+    if let Some(reg) = wgmma.metadata() {
+        busy[reg.slot as usize] = Busy::Metadata;
+    }
     for reg in &wgmma.d {
         busy[reg.slot as usize] = Busy::Accumulator;
     }
@@ -143,7 +145,7 @@ pub(super) fn mark(warp: &mut Warp, wgmma: &Wgmma) {
 /// Notes anew which registers are in use, after products were waited for.
 pub(super) fn remark(warp: &mut Warp, program: &Program) {
     for busy in &mut warp.asynchronous.busy {
-        if matches!(busy, Busy::Operand | Busy::Accumulator) {
+        if matches!(busy, Busy::Operand | Busy::Metadata | Busy::Accumulator) {
             *busy = Busy::Free;
         }
     }
@@ -260,7 +262,7 @@ impl Cluster<'_> {
     }
 
     /// The places that a warp gives to a product of a sparse A.
-    pub(super) fn places_of(&mut self, warp: &Warp, pc: u32, wgmma: &Wgmma) -> Result<Option<Places>, Fault> {
+    fn places_of(&mut self, warp: &Warp, pc: u32, wgmma: &Wgmma) -> Result<Option<Places>, Fault> {
         let Some(metadata) = wgmma.sparse else { return Ok(None) };
         let ([_, ty, _], k) = (wgmma.types, usize::from(wgmma.k));
         let of_rows = super::sparse::places(&|reg, lane| warp.value(reg, lane), metadata, ty, k)?;
@@ -280,7 +282,8 @@ impl Cluster<'_> {
         let (n, k) = (usize::from(wgmma.n), usize::from(wgmma.k));
         // What is stored of A, and where along K it stands.
         let read = |reg: Reg, lane: usize| warp.value(reg, lane);
-        let places = product.metadata.as_deref();
+        let places = self.places_of(warp, product.pc, wgmma)?;
+        let places = places.as_ref();
         let stored = if places.is_some() { k / 2 } else { k };
         let place = |row: usize, at: usize| places.map_or(at, |places| places.of_rows[row * stored + at]);
         let shape = |message: String| Fault::new(FindingKind::Matrix, 0, message);

@@ -55,11 +55,16 @@ pub(crate) struct Wgmma {
 }
 
 impl Wgmma {
-    /// The registers that it reads while it is under way, the accumulators apart: those of A, and metadata. (On an H200 products of 64 rounds were
-    /// wrong whose metadata the next round had written while they were under way.)
+    /// The registers of A, which a `wgmma.fence` orders as it does the accumulators.
     pub(crate) fn operands(&self) -> impl Iterator<Item = &Reg> {
         let a: &[Reg] = if let WgmmaA::Registers(regs) = &self.a { regs } else { &[] };
-        a.iter().chain(self.sparse.iter().map(|metadata| &metadata.reg))
+        a.iter()
+    }
+
+    /// The register that says where A stands: read while the product is under way. (On an H200 products of 64 rounds were wrong whose metadata the
+    /// next round had written meanwhile.)
+    pub(crate) fn metadata(&self) -> Option<&Reg> {
+        self.sparse.as_ref().map(|metadata| &metadata.reg)
     }
 }
 

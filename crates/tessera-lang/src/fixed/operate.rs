@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use tessera_ir::{Diagnostic, Span};
+use tessera_ir::{Diagnostic, Span, bug};
 
 use super::{Fixed, MAX_ITEMS, MAX_TEXT, not_evaluated, range_len, too_long};
 use crate::ast::{BinaryOp, CompareOp, UnaryOp};
@@ -70,7 +70,8 @@ pub(crate) fn binary(op: BinaryOp, a: &Fixed, b: &Fixed, span: Span) -> Res<Fixe
 
 /// The places of the items of a sequence that is repeated.
 pub(crate) fn repeated(length: usize, times: &Fixed, span: Span) -> Res<Vec<usize>> {
-    let total = times.as_int().unwrap_or(0).max(0).saturating_mul(length as i128);
+    let times = times.as_int().unwrap_or_else(|| bug!("a sequence repeated by what is no integer"));
+    let total = times.max(0).saturating_mul(length as i128);
     if total > MAX_ITEMS as i128 {
         return Err(too_long(span));
     }

@@ -72,15 +72,17 @@ impl Indices {
         let &Indices { name, rows_of, rows, skips } = self;
         let (Some(indices), Some(of)) = (find(name).filter(is_near), find(rows_of)) else { return Ok(()) };
         let shape = of.shape();
-        let count = match rows {
-            Rows::Leading(axes) => shape.iter().take(axes).product(),
-            Rows::Last => shape.last().copied().unwrap_or(1),
-            Rows::Between => shape.first().map_or(0, |bounds| bounds.saturating_sub(1)),
+        // An array without axes is refused for that.
+        let (count, what) = match (rows, shape) {
+            (_, []) => return Ok(()),
+            (Rows::Leading(axes), shape) => (shape.iter().take(axes).product(), "rows"),
+            (Rows::Last, [.., places]) => (*places, "places"),
+            (Rows::Between, [bounds, ..]) => (bounds.saturating_sub(1), "groups"),
         };
         let values = indices.to_f64().map_err(|error| CallError::Memory { name, error })?;
         let is_row = |value: &f64| (0.0..count as f64).contains(value) || skips && *value < 0.0;
         let Some(at) = values.iter().position(|value| !is_row(value)) else { return Ok(()) };
-        let why = format!("{} at place {at}: `{rows_of}` has {count} of what this is the number of, from 0 on", values[at]);
+        let why = format!("{} at place {at} is none of the {count} {what} of `{rows_of}`, which count from 0", values[at]);
         Err(CallError::Values { name, why })
     }
 }
@@ -243,7 +245,7 @@ mod tests {
         assert_eq!(said(ids, [0, 4, 1]), Ok(()));
         assert_eq!(
             said(ids, [0, 5, 1]),
-            Err("`ids`: 5 at place 1: `table` has 5 of what this is the number of, from 0 on".to_string())
+            Err("`ids`: 5 at place 1 is none of the 5 rows of `table`, which count from 0".to_string())
         );
         let ends = |rows: Rows, last: i32| {
             said(ids.among(rows), [0, 0, last]).is_ok() && said(ids.among(rows), [0, 0, last + 1]).is_err()

@@ -334,7 +334,7 @@ fn give_slots(func: &Func, units: &Units, plan: &mut Plan) -> Result<(), Reason>
     let round: u32 = many.iter().filter(|&&ring| !is_raw(ring)).map(|&ring| bytes(ring)).sum();
     let beside = once + supply.bytes_beside(func);
     let raw_fits = |stages: &u32| FRAME + beside + stages * raw + round <= units.shared;
-    let raw_stages = (1..=RAW_STAGES).rev().find(raw_fits).unwrap_or(1);
+    let raw_stages = (1..=RAW_STAGES).rev().find(raw_fits).unwrap_or_else(|| bug!("a plan of one slot each that does not fit"));
     let others = beside + raw_stages * raw;
     let mut stages = slots::stages(func, units, round, others);
     if supply.chained {

@@ -4,7 +4,7 @@
 //! them have issued it.
 
 use crate::exec::run::Outcome;
-use crate::exec::wgmma::{Operands, Places};
+use crate::exec::wgmma::Operands;
 use crate::exec::{Cluster, Fault, Wait, Warp, wgmma};
 use crate::finding::{Class, Finding, FindingKind};
 use crate::lanes::LANES;
@@ -23,6 +23,8 @@ pub(in crate::exec) enum Busy {
     Dirty,
     /// An operand: it may be read.
     Operand,
+    /// Metadata: it may be read, and nothing waits where it is written.
+    Metadata,
     /// An accumulator.
     Accumulator,
 }
@@ -37,8 +39,6 @@ pub(in crate::exec) struct Product {
     pub(in crate::exec) a: u64,
     pub(in crate::exec) b: u64,
     pub(in crate::exec) accumulate: bool,
-    /// Of a sparse A, as it was when the product was issued.
-    pub(in crate::exec) metadata: Option<Box<Places>>,
     pub(in crate::exec) done: bool,
     pub(in crate::exec) ticket: Ticket,
 }
@@ -54,22 +54,11 @@ impl Cluster<'_> {
                 let (a, b) = wgmma::descriptors(warp, wgmma)?;
                 self.check_registers(warp, wgmma).or_else(|fault| self.pass(warp, pc, fault))?;
                 let accumulate = warp.predicate(wgmma.accumulate) & 1 == 1;
-                let metadata = self.places_of(warp, pc, wgmma)?.map(Box::new);
                 let (group, number) = (warp.asynchronous.product_groups, warp.asynchronous.issued);
                 let thread = warp.index as usize * LANES;
                 let ticket = self.sanitizer.as_mut().map(|sanitizer| sanitizer.product_issued(warp.rank, thread, number));
                 let ticket = ticket.unwrap_or_default();
-                warp.asynchronous.products.push_back(Product {
-                    pc,
-                    number,
-                    group,
-                    a,
-                    b,
-                    accumulate,
-                    metadata,
-                    done: false,
-                    ticket,
-                });
+                warp.asynchronous.products.push_back(Product { pc, number, group, a, b, accumulate, done: false, ticket });
                 warp.asynchronous.issued += 1;
                 self.progress += 1;
                 self.watch_registers(warp);
@@ -165,7 +154,7 @@ impl Cluster<'_> {
         let touched = |reg: &&Reg| match warp.asynchronous.busy[reg.slot as usize] {
             Busy::Dirty => true,
             Busy::Read => !operands.contains(reg),
-            Busy::Free | Busy::Operand | Busy::Accumulator => false,
+            Busy::Free | Busy::Operand | Busy::Metadata | Busy::Accumulator => false,
         };
         if let Some(reg) = wgmma.d.iter().chain(operands.iter().copied()).find(touched) {
             let name = &self.launch.program.names[reg.slot as usize];
@@ -179,7 +168,7 @@ impl Cluster<'_> {
     /// The oldest product under way that uses a register.
     fn product_of(&self, warp: &Warp, slot: u32) -> Option<u32> {
         let uses = |pc: u32| match &self.launch.program.code[pc as usize].op {
-            Op::Wgmma(wgmma) => wgmma.d.iter().chain(wgmma.operands()).any(|reg| reg.slot == slot),
+            Op::Wgmma(wgmma) => wgmma.d.iter().chain(wgmma.operands()).chain(wgmma.metadata()).any(|reg| reg.slot == slot),
             _ => false,
         };
         warp.asynchronous.products.iter().map(|product| product.pc).find(|&pc| uses(pc))
@@ -215,20 +204,14 @@ impl Cluster<'_> {
         Ok(None)
     }
 
-    /// A register of a product under way is touched: against the rules, and slow; the values are right ([`Self::end_touched`]). But for metadata: the
-    /// assembler puts no wait there (products on an H200 took what the next round had written).
+    /// A register of a product under way is touched: against the rules, and slow; the values are right ([`Self::end_touched`]), but for metadata.
     fn note_touch(&mut self, warp: &Warp, pc: u32, slot: u32, what: &str) {
-        let program = self.launch.program;
         let earlier = self.product_of(warp, slot);
-        let reads_metadata = |pc: u32| match &program.code[pc as usize].op {
-            Op::Wgmma(wgmma) => wgmma.sparse.is_some_and(|metadata| metadata.reg.slot == slot),
-            _ => false,
+        let (class, so) = match warp.asynchronous.busy[slot as usize] {
+            Busy::Metadata => (Class::Wrong, "it is metadata, for which nothing waits"),
+            _ => (Class::Formal, "ptxas puts a wait there, and products run one by one"),
         };
-        let (class, so) = match earlier.is_some_and(reads_metadata) {
-            true => (Class::Wrong, "it is metadata, for which nothing waits"),
-            false => (Class::Formal, "ptxas puts a wait there, and products run one by one"),
-        };
-        let message = format!("`{}` {what}: {so}", program.names[slot as usize]);
+        let message = format!("`{}` {what}: {so}", self.launch.program.names[slot as usize]);
         self.note((FindingKind::InFlight, pc, earlier), class, |cluster| {
             let thread = Some(warp.index as usize * LANES);
             let place = |pc| cluster.place(warp.rank, thread, pc);
@@ -258,7 +241,7 @@ impl Cluster<'_> {
         for &slot in &meta.writes {
             let busy = &mut warp.asynchronous.busy[slot as usize];
             match busy {
-                Busy::Accumulator | Busy::Operand => {
+                Busy::Accumulator | Busy::Operand | Busy::Metadata => {
                     self.note_touch(warp, pc, slot, "is written while a product that uses it is under way");
                 }
                 Busy::Free | Busy::Read | Busy::Dirty => *busy = Busy::Dirty,
