@@ -357,6 +357,8 @@ def test_no_gpu_is_told(caplog):
 HEAD = """
 import os, signal, sys, threading, time
 import numpy as np, tessera, tessera.tile as ct
+# A runner that was started in the background hands down that interrupts are ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 @ct.kernel
 def long(x, out, n, T: ct.Constant[int]):
     i = ct.bid(0)

@@ -13,8 +13,8 @@
 //!
 //! A turn that is handed on behind the loop ([`roles`](super::roles)) is handed on before the last wait: who takes it starts its products meanwhile.
 //!
-//! **Predicate.** Beside products whose factors, all of them, lie in slots of rings, a round does nothing but wait, compute addresses and give slots back; what
-//! products yield is only added to by the next round; every ring has [`SLOTS`] slots or more, one of which is held longer.
+//! **Predicate.** Beside products whose factors, all of them, lie in slots of rings, a round does nothing but wait, compute addresses and give slots
+//! back; what products yield is only added to by the next round; every ring has [`SLOTS`] slots or more, one of which is held longer.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::{Block, Changed, Effects, Func, Op, OpData, OpKind, TileOp, Type, Value, bug};
@@ -90,7 +90,7 @@ fn find(func: &Func, looped: Op) -> Option<Carried> {
                 let goes_on = carried.contains(&acc) || matches!(func.ty(acc), Type::InFlight(_));
                 // The next round's words would be written where this one's are read: what says where a factor stands, which is stored by half, is
                 // an operand in registers.
-                let held = !data.group(3).is_empty();
+                let held = data.places().is_some();
                 if waited || held || !goes_on || !once(&acc) || !once(&data.result()) {
                     return None;
                 }
