@@ -212,7 +212,7 @@ fn metadata_that_is_written_too_early_is_found() {
     let product = ptx.lines().find(|line| line.contains("wgmma.mma_async.sp")).expect("a product");
     // The last operands: descriptors, metadata, selector, accumulate, signs, transpositions.
     let operands: Vec<&str> = product.split("}, ").nth(1).expect("operands behind the sums").split(", ").collect();
-    let broken = ptx.replacen("wgmma.commit_group", &format!("mov.b32 {}, 0;\n    wgmma.commit_group", operands[2]), 1);
+    let broken = ptx.replacen("wgmma.commit_group", &format!("mov.b32 {}, 0x44444444;\n    wgmma.commit_group", operands[2]), 1);
     let options = LaunchOptions { sanitize: Sanitize { in_flight: true, ..Sanitize::NONE }, ..LaunchOptions::default() };
     let error = printed_by(options, (&kernel, &broken), launch.grid, &mut data(&case, WHOLE)).unwrap_err();
     assert!(error.contains("it is metadata, for which nothing waits"), "{error}");
