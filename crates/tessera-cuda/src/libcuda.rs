@@ -64,6 +64,7 @@ symbols! {
     peer_enable = "cuCtxEnablePeerAccess": fn(Handle, c_uint);
     copy_between = "cuMemcpyPeerAsync": fn(u64, Handle, u64, Handle, usize, Handle);
     stream_wait_value = "cuStreamWaitValue32_v2": fn(Handle, u64, c_uint, c_uint);
+    stream_write_value = "cuStreamWriteValue32_v2": fn(Handle, u64, c_uint, c_uint);
     link_create = "cuLinkCreate_v2": fn(c_uint, *mut c_uint, *mut *mut c_void, *mut Handle);
     link_add = "cuLinkAddData_v2": fn(
         Handle, c_uint, *mut c_void, usize, *const c_char, c_uint, *mut c_uint, *mut *mut c_void

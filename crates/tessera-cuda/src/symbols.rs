@@ -6,8 +6,9 @@ macro_rules! symbols {
         /// The functions found in the library, by their C names.
         struct Symbols {
             $($field: Option<unsafe extern "C" fn($($ty),*) -> Status>,)*
-            // Declared last: the pointers above are valid as long as the library is loaded.
-            _library: Library,
+            // The pointers above are valid as long as the library is loaded. It stays: threads that it has started may still run (NCCL's, which
+            // answers for an identifier, crashed the process when its code was gone).
+            _library: std::mem::ManuallyDrop<Library>,
         }
 
         impl Symbols {
@@ -15,7 +16,7 @@ macro_rules! symbols {
                 Symbols {
                     // SAFETY: the signatures are those of the library's header for these versioned names.
                     $($field: unsafe { library.get(concat!($symbol, "\0")).ok().map(|symbol| *symbol) },)*
-                    _library: library,
+                    _library: std::mem::ManuallyDrop::new(library),
                 }
             }
         }

@@ -217,6 +217,11 @@ impl Stream {
         self.context.table()?.stream_wait_value(self.handle, at, value)
     }
 
+    /// Queues a write of a 32-bit word, behind which all that was queued before is seen.
+    pub fn write_value(&self, at: DevicePtr, value: u32) -> Result<()> {
+        self.context.table()?.stream_write_value(self.handle, at, value)
+    }
+
     /// Records what `work` queues here as a graph, instead of running it.
     pub fn record(&self, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let table = self.context.table()?;

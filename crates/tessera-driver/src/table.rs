@@ -156,6 +156,8 @@ table! {
 
     /// Queues a wait until the 32-bit word at an address is at least `value`.
     stream_wait_value(stream: StreamHandle, at: DevicePtr, value: u32);
+    /// Queues a write of a 32-bit word, which may lie in another device's memory: who sees it sees all that was queued before.
+    stream_write_value(stream: StreamHandle, at: DevicePtr, value: u32);
 
     /// Makes an event that keeps time.
     event_create() -> EventHandle;

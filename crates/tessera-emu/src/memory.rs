@@ -276,6 +276,9 @@ impl Allocation {
             if let (true, Some(word)) = (here.is_multiple_of(8), from[index..].first_chunk::<8>()) {
                 self.write(here, 8, u64::from_le_bytes(*word));
                 index += 8;
+            } else if let (true, Some(word)) = (here.is_multiple_of(4), from[index..].first_chunk::<4>()) {
+                self.write(here, 4, u64::from(u32::from_le_bytes(*word)));
+                index += 4;
             } else {
                 self.write(here, 1, u64::from(from[index]));
                 index += 1;

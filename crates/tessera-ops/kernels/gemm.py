@@ -63,6 +63,20 @@ def gemm(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, ACC: 
     ct.store(C, (i, j), out.astype(C.dtype))
 
 
+@tessera.kernel
+def gemm_onto(A, B, PARTS, C, K: int, COUNT: ct.Constant[int], COMPUTE: ct.Constant, ACC: ct.Constant,
+              TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
+    """C = A x B + the sum of PARTS, COUNT of them, added in their order."""
+    i, j = ct.bid(0), ct.bid(1)
+    acc = ct.zeros((TM, TN), ACC)
+    for k in range(ct.cdiv(K, TK)):
+        acc = add_product(load_a(A, i, k, TM, TK, False), load_b(B, k, j, TK, TN, False), acc, COMPUTE)
+    for part in ct.static_iter(range(COUNT)):
+        added = ct.load(PARTS, (part, i, j), (1, TM, TN), padding_mode=ct.PaddingMode.ZERO)
+        acc = acc + added.reshape((TM, TN)).astype(ACC)
+    ct.store(C, (i, j), acc.astype(C.dtype))
+
+
 def load_of_batch(X, n, i, j, ROWS, COLUMNS, TRANSPOSE):
     if TRANSPOSE:
         tile = ct.load(X, (n, i, j), (1, ROWS, COLUMNS), order=(0, 2, 1), padding_mode=ct.PaddingMode.ZERO)

@@ -2,6 +2,7 @@
 
 mod calls;
 mod in_place;
+mod mailed;
 mod packed;
 mod ranked;
 mod repeated;

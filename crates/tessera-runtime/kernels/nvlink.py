@@ -170,6 +170,19 @@ def unpacked(lines, halves, ranks, packed, dtype):
 
 
 @tessera.kernel
+def await_ranks(region: int64, call: int, polls: int, first: int, count: int, own: int):
+    """Waits until `count` ranks from `first` on, but for this one, have come to a step of a mailbox's call."""
+    control = tile.array_at[int32](region, align=16)
+    t = tile.thread_id()
+    if t < count and first + t != own:
+        left = polls
+        while left > 0 and tile.load(control[FLAGS + first + t], order="acquire", scope="system") - call < 0:
+            left -= 1
+        if left == 0:
+            tile.atomic_cas(control[STATUS], 0, first + t + 1)
+
+
+@tessera.kernel
 def small_all_reduce(x: int64, y: int64, table_at: int64, region: int64, n: int64, lines_bytes: int64, rank: int, polls: int,
                      dtype, acc, op: str, ranks: Constant[int], packed: Constant[int]):
     """Each rank sends all it has to all others, in lines."""

@@ -173,6 +173,18 @@ impl Tensor {
         strides: &[usize],
         owner: Box<dyn Any + Send + Sync>,
     ) -> Result<Tensor, TensorError> {
+        Tensor::kept_by(device, address, dtype, shape, strides, owner)
+    }
+
+    /// A view of memory that a device reaches, which is there as long as `owner`.
+    pub(crate) fn kept_by(
+        device: &DriverDevice,
+        address: DevicePtr,
+        dtype: DType,
+        shape: &[usize],
+        strides: &[usize],
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Result<Tensor, TensorError> {
         let (layout, bytes) = foreign_layout(dtype, shape, strides)?;
         Ok(Tensor { memory: Arc::new(Memory::foreign_on(device, address, bytes, owner)), dtype, layout })
     }

@@ -95,4 +95,11 @@ pub(super) fn fill(table: &mut DriverTable, symbols: &Arc<Symbols>) {
         let status = unsafe { stream_wait_value(handle(stream.0), at.0, value, AT_LEAST) };
         cu.check("cuStreamWaitValue32", status)
     });
+    slot!(table, symbols, stream_write_value, [stream_write_value], |cu, stream, at, value| {
+        // With a fence of the whole system before it.
+        const DEFAULT: c_uint = 0;
+        // SAFETY: the address is checked by the driver; the handle came from it.
+        let status = unsafe { stream_write_value(handle(stream.0), at.0, value, DEFAULT) };
+        cu.check("cuStreamWriteValue32", status)
+    });
 }

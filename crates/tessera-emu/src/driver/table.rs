@@ -226,6 +226,9 @@ fn streams(slots: &mut Slots) {
             format!("the word at {at} is not {value} yet"),
         ))
     });
+    slot!(slots, stream_write_value, |d, stream, at: DevicePtr, value: u32| {
+        d.submit(stream, Work::Fill { to: at, pattern: value.to_le_bytes(), bytes: 4 })
+    });
     slot!(slots, capture_begin, |d, stream: StreamHandle| {
         d.state().captures.insert(stream.0, Vec::new());
         Ok(())

@@ -9,10 +9,15 @@
 //! Each is a ring of as many steps as there are ranks. In a step a rank computes with what it has, and meanwhile sends that on and receives what
 //! the next step needs: on a device the exchange has a stream of its own ([`Lanes`]). Sums and merges have an order that depends on the ranks'
 //! numbers alone.
+//!
+//! Where all ranks are GPUs of one machine that reach each other's memory, [`GatheredProduct`] and [`ScatteredProduct`] are the same products without a
+//! ring: every rank sends to every other one. They are made once for some arrays and then run often.
 
+mod mailed;
 mod products;
 mod ring_attention;
 
+pub use mailed::{GatheredProduct, ScatteredProduct};
 pub use products::{gathered_product, scattered_product};
 pub use ring_attention::{Attended, RingAttention, ring_attention};
 

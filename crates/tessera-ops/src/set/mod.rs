@@ -32,6 +32,7 @@ pub(crate) mod formats;
 pub(crate) mod gemm;
 pub(crate) mod gemm_grouped;
 mod gemm_ladder;
+pub(crate) mod gemm_onto;
 pub(crate) mod gemm_scaled;
 mod gemm_tiles;
 pub(crate) mod histogram;

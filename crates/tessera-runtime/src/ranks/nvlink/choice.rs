@@ -32,8 +32,8 @@ impl Choice {
         let others = ranks.saturating_sub(1).max(1) as u64;
         let total = 16 << 20;
         Choice {
-            small: (256 << 10) / others,
-            one_shot: if ranks <= 2 { 8 << 20 } else { (1 << 20) / others },
+            small: if ranks <= 2 { 256 << 10 } else { (512 << 10) / others },
+            one_shot: if ranks <= 2 { 8 << 20 } else { (2 << 20) / others },
             two_shot: total,
             reduce_scatter: total / others.max(1),
             all_gather: total / others.max(1),

@@ -22,6 +22,11 @@ use crate::tensor::Tensor;
 /// Looks at a flag in a second, about: one takes 0.7 us on an H200.
 const LOOKS_A_SECOND: f64 = 1.5e6;
 
+/// Looks at a flag within a time.
+pub(super) fn looks(limit: Duration) -> u32 {
+    (limit.as_secs_f64() * LOOKS_A_SECOND).clamp(1.0, f64::from(i32::MAX)) as u32
+}
+
 /// One rank's end: own kernels over [`SymmetricMemory`], and an inner communicator.
 ///
 /// A rank that does not come within the time limit ends the wait of the others: their kernels end, and whoever waits for the call is
@@ -171,7 +176,7 @@ impl NvlinkCommunicator {
             elements: part.len() as u64,
             layout: self.memory.layout(),
             rank: self.memory.rank(),
-            polls: (self.limit.as_secs_f64() * LOOKS_A_SECOND).clamp(1.0, f64::from(i32::MAX)) as u32,
+            polls: looks(self.limit),
         };
         let blocks = algorithm.blocks(bytes, ranks as u64);
         let key = (variant, blocks);

@@ -17,9 +17,11 @@ use crate::ranks::error::{ExchangeError, RendezvousError};
 use crate::tensor::Tensor;
 
 /// Bytes in front of lines and data: see `kernels/nvlink.py`.
-const HEADER_BYTES: u64 = 16384;
+pub(super) const HEADER_BYTES: u64 = 16384;
 /// Where the status word stands, in words of 32 bits.
 const STATUS: usize = 0;
+/// Where flags begin, in the same.
+pub(super) const FLAGS: u64 = 256;
 /// Words of 32 bits that a rank tells the others of its region.
 const WORDS: usize = 24;
 
@@ -177,6 +179,11 @@ impl SymmetricMemory {
     /// How regions are divided.
     pub fn layout(&self) -> Layout {
         self.layout
+    }
+
+    /// The address at which this rank's device sees a rank's region.
+    pub(super) fn address_of(&self, rank: usize) -> u64 {
+        self.addresses[rank]
     }
 
     /// The address of this rank's region, and of the table of all.
