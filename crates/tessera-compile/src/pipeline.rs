@@ -86,7 +86,7 @@ impl OptLevel {
         match self {
             OptLevel::O0 => [&[], &[], &["layouts"]],
             OptLevel::O1 | OptLevel::O2 | OptLevel::O3 => [
-                &["pointer-views", "unit-axes", "read-tokens", "code-sinking", "single-rounds"],
+                &["pointer-views", "unit-axes", "read-tokens", "code-sinking", "single-rounds", "load-portions"],
                 &["warp-specialization", "multistage-pipeline", "cluster-rows"],
                 &[
                     "mask-elision",

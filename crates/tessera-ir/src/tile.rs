@@ -183,8 +183,9 @@ dialect! {
     Skip = "tile.skip" (ring, cursor, slots) {} -> One : Special, Pure;
     /// Producer: waits until the slot is free.
     Acquire = "tile.acquire" (ring, cursor) {} -> None : Special, Observable [read(ring, ring), order(shared)], [Together];
-    /// Producer: everything that fills the slot has been issued.
-    Commit = "tile.commit" (ring, cursor) {} -> None : Special, Observable [read(ring, ring), order(shared)], [Together];
+    /// Producer: everything that fills the slot has been issued. `bytes` is what the accelerator writes into this one, where that is less than the
+    /// ring's.
+    Commit = "tile.commit" (ring, cursor) { bytes: Option<u32> } -> None : Special, Observable [read(ring, ring), order(shared)], [Together];
     /// Consumer: waits until the slot is full.
     Wait = "tile.wait" (ring, cursor) {} -> None : Special, Observable [read(ring, ring), order(shared)], [Together];
     /// Consumer: the slot is not read any more by this consumer.

@@ -176,7 +176,7 @@ impl Lowering<'_> {
             | T::Advance {}
             | T::Skip {}
             | T::Acquire {}
-            | T::Commit {}
+            | T::Commit { .. }
             | T::Wait {}
             | T::Release {}
             | T::Slot { .. } => self.queues(op, data, kind),

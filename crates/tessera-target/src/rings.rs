@@ -94,13 +94,13 @@ impl Lowering<'_> {
                 let barrier = self.barrier_of(&ring, slot, 0);
                 self.wait_for(barrier, phase);
             }
-            TileOp::Commit {} => {
+            &TileOp::Commit { bytes } => {
                 let (ring, [slot, _]) = self.ring_at(data, 0)?;
                 let barrier = self.barrier_of(&ring, slot, 0);
                 match ring.producer {
                     RingProducer::Tma => {
                         let first = self.is_first_thread();
-                        let bytes = self.b.u32(ring.bytes);
+                        let bytes = self.b.u32(bytes.unwrap_or(ring.bytes));
                         self.b.guarded(first, |b| b.mbarrier_arrive_expect(barrier, bytes));
                     }
                     RingProducer::CopyAsync => self.b.cp_async_arrive(barrier),
@@ -210,7 +210,7 @@ impl Lowering<'_> {
         let fillers = match producer {
             RingProducer::Tma => 1,
             RingProducer::CopyAsync | RingProducer::Threads => {
-                let commits = |kind: &TileOp| matches!(kind, TileOp::Commit {});
+                let commits = |kind: &TileOp| matches!(kind, TileOp::Commit { .. });
                 Arch::WARP * self.teams_using(data.result(), commits).iter().sum::<u32>()
             }
         };

@@ -16,7 +16,7 @@ fn is_for_one(func: &Func, block: Block) -> bool {
     func.blocks[block].ops.iter().all(|&op| {
         let data = &func.ops[op];
         let fits = match &data.kind {
-            OpKind::Tile(TileOp::TmaLoad { .. } | TileOp::Acquire {} | TileOp::Commit {} | TileOp::Mark { .. }) => true,
+            OpKind::Tile(TileOp::TmaLoad { .. } | TileOp::Acquire {} | TileOp::Commit { .. } | TileOp::Mark { .. }) => true,
             OpKind::Schedule(kind) if kind.is_weak_load() => true,
             _ => matches!(data.row().effects, Effects::Pure | Effects::MayTrap | Effects::Terminator | Effects::Regions),
         };

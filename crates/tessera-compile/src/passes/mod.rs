@@ -41,6 +41,7 @@ pub const ALL: &[&Pass] = &[
     &tile::READ_TOKENS,
     &tile::CODE_SINKING,
     &tile::SINGLE_ROUNDS,
+    &tile::LOAD_PORTIONS,
     &tile::WARP_SPECIALIZATION,
     &tile::MULTISTAGE_PIPELINE,
     &tile::CLUSTER_ROWS,

@@ -121,7 +121,7 @@ impl Inference<'_> {
         Ok(())
     }
 
-    /// The layout in which one of the equal parts of a tile, or two tiles as one, are where they were, and so is a tile that a part is put into.
+    /// The layout in which one of the equal parts of a tile is where it was, and so is a tile that a part is put into.
     fn in_place(&self, op: Op) -> Option<Layout> {
         let data = &self.func.ops[op];
         let OpKind::Schedule(kind) = &data.kind else { return None };
@@ -136,11 +136,6 @@ impl Inference<'_> {
                 }
             }
             ScheduleOp::Insert {} => self.layouts.get(data.one(1)).cloned(),
-            ScheduleOp::Cat { dim } => {
-                let (first, second) = (data.one(0), data.one(1));
-                let alike = shape(self.func, first) == shape(self.func, second);
-                self.layouts.get(first).filter(|_| alike)?.joined(*dim as usize).map(Arc::new)
-            }
             _ => None,
         }
     }

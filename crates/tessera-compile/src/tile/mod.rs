@@ -7,6 +7,7 @@
 //! | `read-tokens` ([`tokens`]) | tokens of reads that order nothing | nothing |
 //! | `code-sinking` ([`sink`]) | what only a branch uses | a part of the branch |
 //! | `single-rounds` ([`rounds`]) | a product of warpgroups that stands in no loop | a loop of one round |
+//! | `load-portions` ([`portions`]) | a tile that is loaded behind a product's loop | tiles as wide as the loop's left factor |
 //! | `warp-specialization` ([`roles`]) | products of warpgroups in counted loops | a plan: warps that load, warps that multiply |
 //! | `multistage-pipeline` ([`stages`]) | other products in counted loops | a plan: all warps copy ahead of what they multiply |
 //! | `cluster-rows` ([`row_split`]) | a row that a block reduces, where blocks shall share it | a plan: a cluster takes it |
@@ -23,7 +24,7 @@
 //! | `rematerialization` ([`again`]) | wide numbers that are held while a block reduces | the narrow ones that they are made of |
 //! | `occupancy` ([`residence`]) | a block that combines over rows | how many of it shall be resident |
 //!
-//! The first five put a function into the forms that the next know. Of the three that plan, the first that can gives the function its plan
+//! The first six put a function into the forms that the next know. Of the three that plan, the first that can gives the function its plan
 //! ([`tessera_ir::plan`]), unless it has one by hand. `pipelining` alone carries plans out, and makes the function `staged`: its roles, rings
 //! and copies are there, its tiles have no layouts yet. [`feed`], [`slots`] and [`queue`] have what it builds from;
 //! [`outer`](tessera_analysis::outer) and [`spread`] say how factors lie that threads multiply by themselves. Before the plan [`strips`]
@@ -64,6 +65,7 @@ mod overlap;
 mod peel;
 mod persistent;
 mod pool;
+mod portions;
 mod queue;
 mod relation;
 mod remark;
@@ -123,6 +125,15 @@ pub(crate) const SINGLE_ROUNDS: Pass = Pass {
     doc: "Gives a product of warpgroups that stands in no loop one of a single round, where a plan can be made of that.",
     run: |func, cx| match cx.needs_target(SINGLE_ROUNDS.name, func) {
         Some(arch) => of_blocks(func, |func| Changed(rounds::of_one(func, &Units::of(func, arch)))),
+        None => Changed(false),
+    },
+};
+
+pub(crate) const LOAD_PORTIONS: Pass = Pass {
+    name: "load-portions",
+    doc: "Cuts tiles that are loaded behind a product's loop into portions that its left factor's slots can hold.",
+    run: |func, cx| match cx.needs_target(LOAD_PORTIONS.name, func) {
+        Some(arch) => of_blocks(func, |func| Changed(portions::cut(func, arch))),
         None => Changed(false),
     },
 };

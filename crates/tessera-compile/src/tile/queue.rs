@@ -83,6 +83,11 @@ impl Queue {
         out.push(func.make_op(TileOp::TmaLoad { blocks }.into(), &groups, [], [], span));
     }
 
+    /// The bytes of a slot's first buffers, where it has more.
+    pub(super) fn part(&self, buffers: usize) -> Option<u32> {
+        (buffers < self.slots.len()).then(|| self.slots[..buffers].iter().map(|slot| slot.bytes() as u32).sum())
+    }
+
     /// The cursor behind a cursor.
     pub(super) fn next(&self, func: &mut Func, cursor: Value, out: &mut Vec<Op>) -> Value {
         let advance = func.make_op(TileOp::Advance {}.into(), &[&[self.ring], &[cursor]], [Type::Cursor], [], self.span);

@@ -29,6 +29,8 @@ pub(super) enum Relation {
     Free,
     /// All operands share one layout; the results have that of one of so many parts along the last axis.
     Part(u64),
+    /// Two alike operands share one layout; the result has that of both as one along an axis.
+    Joined(usize),
     /// Operands in any layout of their own, results as an anchor says.
     Own,
     /// Operands and results are those of regions.
@@ -53,6 +55,7 @@ impl Relation {
             ScheduleOp::Permute { permutation } => Relation::Permute(permutation.iter().map(|&axis| axis as usize).collect()),
             ScheduleOp::Reduce { dim, .. } => Relation::Reduce(*dim as usize),
             ScheduleOp::Scan { .. } => Relation::Scan,
+            ScheduleOp::Cat { dim } if shape(func, data.one(0)) == shape(func, data.one(1)) => Relation::Joined(*dim as usize),
             ScheduleOp::Assume { .. }
             | ScheduleOp::LoadPtrTko { .. }
             | ScheduleOp::StorePtrTko { .. }
@@ -69,7 +72,7 @@ impl Relation {
         // What may trap is repeated where it stood, under the same conditions.
         let pure = matches!(func.ops[op].row().effects, Effects::Pure | Effects::MayTrap);
         match self {
-            Relation::Free | Relation::Broadcast => true,
+            Relation::Free | Relation::Broadcast | Relation::Joined(_) => true,
             Relation::Reshape => only_unit_axes(func, op),
             Relation::Same | Relation::Permute(_) => pure && !is_shared_out(func, op),
             Relation::Reduce(_) | Relation::Scan | Relation::Part(_) | Relation::Own | Relation::Control => false,
@@ -82,6 +85,7 @@ impl Relation {
             Relation::Same | Relation::Scan => Some(operand.clone()),
             Relation::Permute(permutation) => operand.permute(permutation).ok().map(Arc::new),
             Relation::Reduce(dim) => operand.slice(*dim).ok().map(Arc::new),
+            Relation::Joined(dim) => operand.joined(*dim).map(Arc::new),
             Relation::Part(parts) => operand.part(operand.rank() - 1, *parts).map(Arc::new),
             Relation::Reshape => operand.reshape(&shape(func, func.ops[op].result())).ok().map(Arc::new),
             Relation::Broadcast | Relation::Free | Relation::Own | Relation::Control => None,
@@ -110,6 +114,7 @@ impl Relation {
                 Some(Arc::new(layout))
             }
             Relation::Reshape => result.reshape(&shape(func, operand)).ok().map(Arc::new),
+            Relation::Joined(dim) => result.part(*dim, 2).map(Arc::new),
             Relation::Reduce(_) | Relation::Part(_) | Relation::Free | Relation::Own | Relation::Control => None,
         }
     }

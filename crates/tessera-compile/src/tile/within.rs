@@ -120,7 +120,7 @@ fn is_whole(func: &Func, op: Op) -> bool {
 }
 
 fn touches_ring(func: &Func, op: Op) -> bool {
-    matches!(func.ops[op].kind, OpKind::Tile(TileOp::Wait {} | TileOp::Release {} | TileOp::Commit {} | TileOp::Acquire {}))
+    matches!(func.ops[op].kind, OpKind::Tile(TileOp::Wait {} | TileOp::Release {} | TileOp::Commit { .. } | TileOp::Acquire {}))
 }
 
 fn is_release(func: &Func, op: Op) -> bool {

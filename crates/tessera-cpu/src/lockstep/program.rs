@@ -236,7 +236,7 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::Advance {}
             | TileOp::Skip {}
             | TileOp::Acquire {}
-            | TileOp::Commit {}
+            | TileOp::Commit { .. }
             | TileOp::Wait {}
             | TileOp::Release {}
             | TileOp::Slot { .. }

@@ -125,16 +125,17 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn commit(&mut self, role: usize, data: &OpData) -> Ran<()> {
+    pub(super) fn commit(&mut self, role: usize, data: &OpData, bytes: Option<u32>) -> Ran<()> {
         let (ring, slot, round) = self.at(data, 0)?;
         let state = &self.rings[ring].slots[slot];
         if state.filled != round {
             return Err(fault("cpu-ring", data.span, "the slot is committed twice, or out of its turn"));
         }
-        if self.rings[ring].producer == RingProducer::Tma && state.arriving_bytes != self.rings[ring].bytes {
+        let wanted = bytes.map_or(self.rings[ring].bytes, u64::from);
+        if self.rings[ring].producer == RingProducer::Tma && state.arriving_bytes != wanted {
             let message = format!(
-                "{} bytes are loaded into the slot, but the ring expects {}: it would never be full",
-                state.arriving_bytes, self.rings[ring].bytes
+                "{} bytes are loaded into the slot, but the ring expects {wanted}: it would never be full",
+                state.arriving_bytes
             );
             let made = self.func.ops[self.rings[ring].op].span;
             return Err(Box::new(Diagnostic::error("cpu-ring", data.span, message).also(made, "the ring is made here")));

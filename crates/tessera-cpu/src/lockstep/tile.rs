@@ -95,7 +95,7 @@ impl Machine<'_> {
             TileOp::Advance {} => self.advance_cursor(data, 1)?,
             TileOp::Skip {} => self.skip(data, active)?,
             TileOp::Acquire {} => return self.acquire(role, data),
-            TileOp::Commit {} => self.commit(role, data)?,
+            &TileOp::Commit { bytes } => self.commit(role, data, bytes)?,
             // SAFETY: passed on.
             TileOp::Wait {} => return unsafe { self.wait_full(role, data) },
             TileOp::Release {} => self.release(data)?,

@@ -107,7 +107,14 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::RingStart {} => ring_of(site, 0).and_then(|_| site.result_is(0, &Type::Cursor)),
         TileOp::Advance {} => at(site, 0).and_then(|_| site.result_is(0, &Type::Cursor)),
         TileOp::Skip {} => skip(site),
-        TileOp::Acquire {} | TileOp::Commit {} | TileOp::Wait {} | TileOp::Release {} => at(site, 0).map(|_| ()),
+        TileOp::Acquire {} | TileOp::Wait {} | TileOp::Release {} => at(site, 0).map(|_| ()),
+        TileOp::Commit { bytes } => {
+            let ring = at(site, 0)?;
+            let most = ring.slots.iter().map(SharedType::bytes).sum::<u64>();
+            let right = bytes.is_none_or(|bytes| bytes > 0 && u64::from(bytes) <= most);
+            ensure!(right, "ir-attribute", "a slot of {most} bytes does not become full by {}", bytes.unwrap_or(0));
+            Ok(())
+        }
         TileOp::Slot { buffer } => slot(site, *buffer),
 
         TileOp::TmaLoad { blocks } => {

@@ -294,7 +294,9 @@ fn onto([a, b, parts, c]: [&Tensor; 4]) -> Result<PreparedLaunch, RankedError> {
     let sizes = [a.shape()[0], b.shape()[1], a.shape()[1]].map(|extent| extent as u64);
     let told = |error: crate::Unsupported| RankedError::Parts { program: ScatteredProduct::PROGRAM, why: error.to_string() };
     let machine = Machine::of(&c.device());
-    let launch = gemm_onto::launch(sizes, [a.dtype(), c.dtype()], parts.shape()[0], machine).map_err(told)?;
+    let (count, rows) = (parts.shape()[0], c.shape()[0]);
+    let (launch, is_matrix) = gemm_onto::launch(sizes, [a.dtype(), c.dtype()], count, machine).map_err(told)?;
+    let parts = if is_matrix { &parts.reshape(&[count * rows, c.shape()[1]])? } else { parts };
     let arrays = [a, b, parts, c];
     let values = launch.values(|at| arrays[at].clone());
     let options = CompileOptions::default();

@@ -10,16 +10,17 @@ use crate::operator::{Argument, LaunchSpec, Machine, Unsupported};
 const MAY: May = May { copy: false, exchange: false, cluster: false, banded: false };
 
 /// The launch, of the file of `gemm`, of a product of rows, columns and contraction, whose factors and result have these types. Its tensors are A, B, the partial sums, which are
-/// `parts` x rows x columns of the result's type, and C.
+/// `parts` x rows x columns of the result's type, and C; and whether the launch takes the partial sums as one matrix of `parts` x rows.
 pub(crate) fn launch(
     [m, n, k]: [u64; 3],
     [storage, result]: [DType; 2],
     parts: usize,
     machine: Machine,
-) -> Result<LaunchSpec, Unsupported> {
+) -> Result<(LaunchSpec, bool), Unsupported> {
     let cut = Cut::of([1, m, n, k], [storage, result], [false, false], MAY, machine);
     let &Cut { compute, tile: [tm, tn, tk], .. } = &cut;
     let acc = if storage == DType::F64 { DType::F64 } else { DType::F32 };
+    let is_whole = m.is_multiple_of(tm as u64);
     let arguments = vec![
         ("A", Argument::Tensor(0)),
         ("B", Argument::Tensor(1)),
@@ -27,11 +28,12 @@ pub(crate) fn launch(
         ("C", Argument::Tensor(3)),
         ("K", Argument::Int(k as i64)),
         ("COUNT", Argument::Int(parts as i64)),
+        ("TILES", Argument::Int(if is_whole { m as i64 / tm } else { 0 })),
         ("COMPUTE", Argument::Type(compute)),
         ("ACC", Argument::Type(acc)),
         ("TM", Argument::Int(tm)),
         ("TN", Argument::Int(tn)),
         ("TK", Argument::Int(tk)),
     ];
-    Ok(cut.launch("gemm_onto", arguments, [blocks(m, tm)?, blocks(n, tn)?, 1]))
+    Ok((cut.launch("gemm_onto", arguments, [blocks(m, tm)?, blocks(n, tn)?, 1]), is_whole))
 }

@@ -75,7 +75,7 @@ impl Check<'_> {
                     self.touch(data.op, access, &work);
                     // The slot that is filled counts them.
                     match self.func.ops[data.op].kind {
-                        OpKind::Tile(TileOp::Commit {}) => work.open.clear(),
+                        OpKind::Tile(TileOp::Commit { .. }) => work.open.clear(),
                         OpKind::Tile(TileOp::Release {}) => self.released(data.op, &work),
                         _ => {}
                     }

@@ -148,7 +148,7 @@ impl Graph<'_> {
         let come = warps * Arch::WARP;
         let step = match kind {
             TileOp::Acquire {} => Step::Acquire(self.ring(data.one(0)), op, next),
-            TileOp::Commit {} => Step::Commit(self.ring(data.one(0)), next),
+            TileOp::Commit { .. } => Step::Commit(self.ring(data.one(0)), next),
             TileOp::Wait {} => Step::Wait(self.ring(data.one(0)), op, next),
             TileOp::Release {} => Step::Release(self.ring(data.one(0)), next),
             TileOp::NamedBarrier { id, threads } => {

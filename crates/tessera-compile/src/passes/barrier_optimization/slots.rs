@@ -68,9 +68,9 @@ impl Check<'_> {
                     let bytes = ty.tile().len() as u64 * ty.elem.unpacked_bytes() as u64;
                     *loaded.entry((data.one(3), data.one(4))).or_default() += bytes;
                 }
-                OpKind::Tile(TileOp::Commit {}) => {
+                &OpKind::Tile(TileOp::Commit { bytes: wanted }) => {
                     if let Some(&bytes) = loaded.get(&(data.one(0), data.one(1))) {
-                        self.filled(data, bytes);
+                        self.filled(data, (bytes, wanted));
                     }
                 }
                 OpKind::Tile(TileOp::NamedBarrier { id, threads }) => {
@@ -155,9 +155,10 @@ impl Check<'_> {
     }
 
     /// A slot that the accelerator fills becomes full by as many bytes as the ring says.
-    fn filled(&mut self, data: &OpData, bytes: u64) {
+    fn filled(&mut self, data: &OpData, (bytes, own): (u64, Option<u32>)) {
         let Some(made) = self.func.defining_op(data.one(0)).map(|op| &self.func.ops[op]) else { return };
         let OpKind::Tile(TileOp::Ring { producer: RingProducer::Tma, bytes: wanted, .. }) = made.kind else { return };
+        let wanted = own.unwrap_or(wanted);
         if bytes != u64::from(wanted) {
             let message = format!("{bytes} bytes are loaded into a slot that {wanted} make full: who waits for it never goes on");
             let error = Diagnostic::error("sync-bytes", data.span, message).also(made.span, "the ring is made here");

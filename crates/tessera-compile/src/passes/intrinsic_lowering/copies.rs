@@ -323,7 +323,7 @@ fn engage(func: &mut Func, group: &Group) {
         ops.extend([slot, load]);
         replaced.insert(copy, ops);
     }
-    let commit = func.make_op(TileOp::Commit {}.into(), &at, [], [], span);
+    let commit = func.make_op(TileOp::Commit { bytes: None }.into(), &at, [], [], span);
     replaced.insert(group.commit, vec![commit]);
     let span = func.ops[group.wait].span;
     let wait = func.make_op(TileOp::Wait {}.into(), &at, [], [], span);

@@ -162,7 +162,7 @@ fn epilogue(func: &Func, (products, warps): (&[Op], u32), loops: &[Op], ops: &[O
                 let inside = |&region: &Block| epilogue(func, (products, warps), loops, &func.blocks[region].ops);
                 data.regions.iter().map(inside).max().unwrap_or(0)
             }
-            (_, Relation::Same | Relation::Broadcast | Relation::Free | Relation::Part(_)) => 0,
+            (_, Relation::Same | Relation::Broadcast | Relation::Free | Relation::Part(_) | Relation::Joined(_)) => 0,
             (_, Relation::Permute(_)) if left::turns(func, op) => 0,
             (OpKind::Schedule(ScheduleOp::Reshape {} | ScheduleOp::LoadViewTko { .. } | ScheduleOp::Yield {}), _) => 0,
             _ => 2 * out,

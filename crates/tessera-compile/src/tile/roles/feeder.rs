@@ -53,7 +53,7 @@ impl Rings {
             let blocks = self.together.as_ref().and_then(|together| together.of(load));
             queue.load(func, (view, &index, data.span), (cursor, position, blocks), out);
         }
-        queue.at(func, TileOp::Commit {}, cursor, out);
+        queue.at(func, TileOp::Commit { bytes: queue.part(loads.len()) }, cursor, out);
         queue.next(func, cursor, out)
     }
 }

@@ -195,6 +195,6 @@ impl Maker<'_> {
             }
         }
         ops.push(func.make_op(TileOp::FenceAsync {}.into(), &[], [], [], span));
-        made.at(func, TileOp::Commit {}, cursor, ops);
+        made.at(func, TileOp::Commit { bytes: None }, cursor, ops);
     }
 }

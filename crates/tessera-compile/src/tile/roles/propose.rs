@@ -17,6 +17,7 @@ use super::supply::Supply;
 use super::turns::{Turns, check as check_turns};
 use crate::tile::anchors::Units;
 use crate::tile::feed::{Factor, Way, brought, packed};
+use crate::tile::portions::is_brought_alone;
 use crate::tile::slots;
 
 /// Warps of the partition that fills rings: a warpgroup, so that registers can be moved from it.
@@ -96,6 +97,7 @@ pub(in crate::tile) fn propose(func: &Func, units: &Units) -> Result<Plan, Reaso
         return Err(why_made(func, made));
     }
     rings(func, &loops, &lefts, &mut plan)?;
+    portions(func, &places, &loops, &mut plan);
     give_slots(func, units, &mut plan)?;
     Ok(plan)
 }
@@ -282,6 +284,22 @@ fn rings(func: &Func, loops: &[Loop], lefts: &[Left], plan: &mut Plan) -> Result
         });
     }
     Ok(())
+}
+
+/// What stands behind the only loop and fits the first buffer of its ring comes through that, a slot each. Blocks that share rounds, or take tiles in turn,
+/// count the slots of a tile by its rounds.
+fn portions(func: &Func, places: &Places, loops: &[Loop], plan: &mut Plan) {
+    let ([own], Sharing::Nothing | Sharing::Blocks) = (loops, func.hints.shares()) else { return };
+    let ring = match &mut plan.rings[..] {
+        [ring, ..] if !own.chained && own.factors.iter().all(|factor| factor.way == Way::Brought) => ring,
+        _ => return,
+    };
+    let slot = |value: Value| func.defining_op(value).and_then(|load| brought(func, load).ok());
+    let (Some(block), Some(wanted)) = (places.block(own.looped), slot(ring.fills[0][0])) else { return };
+    let ops = &func.blocks[block].ops;
+    let behind = ops[func.blocks[block].place_of(own.looped)..].iter().copied().filter(|&op| is_brought_alone(func, op));
+    let fitting = behind.filter(|&load| brought(func, load).is_ok_and(|lies| lies == wanted));
+    ring.fills.extend(fitting.map(|load| vec![func.ops[load].results[0]]));
 }
 
 fn unique(values: impl Iterator<Item = Value>) -> Vec<Value> {

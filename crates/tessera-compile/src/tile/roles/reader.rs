@@ -78,7 +78,8 @@ impl Reader<'_> {
     /// Rewrites a block and what it holds; moves the cursors on.
     fn block(&self, func: &mut Func, block: Block, reads: &[Reads], state: &mut State) {
         let supply = self.supply;
-        let own: Vec<&Reads> = reads.iter().filter(|read| supply.sites[read.site].block == block).collect();
+        let mut own: Vec<&Reads> = reads.iter().filter(|read| supply.sites[read.site].block == block).collect();
+        own.sort_by_key(|read| func.blocks[block].place_of(read.first));
         let mut out: Vec<Op> = Vec::new();
         for op in func.blocks[block].ops.clone() {
             if block == func.body {
@@ -104,8 +105,12 @@ impl Reader<'_> {
                 self.inner(func, op, reads, state);
             }
             out.push(op);
-            for read in own.iter().filter(|read| read.last == op) {
+            for (number, read) in own.iter().enumerate().filter(|(_, read)| read.last == op) {
                 self.at(func, read.site, TileOp::Release {}, &state.cursors, &mut out);
+                // The block's next slot of the ring; behind its last one the round ends.
+                if own[number + 1..].iter().any(|other| supply.sites[other.site].ring == supply.sites[read.site].ring) {
+                    self.advance(func, &own[number..=number], &mut state.cursors, &mut out);
+                }
             }
         }
         func.blocks[block].ops = out;

@@ -23,6 +23,7 @@ use super::propose::is_chain;
 use super::shape::{fits, is_product};
 use crate::tile::anchors::Units;
 use crate::tile::feed::{Factor, Way, brought, looked_at};
+use crate::tile::portions::is_brought_alone;
 use crate::tile::slots;
 use tessera_analysis::arrangement::engine_swizzle;
 
@@ -224,10 +225,13 @@ impl Supply {
             if let Some(&op) = site.loads.iter().find(twice) {
                 return Err(Reason::at("rings hold a load twice", func.ops[op].span));
             }
-            if types.get_or_insert_with(|| buffers.clone()) != &buffers {
+            // What comes behind a loop may fill the first buffers of a slot alone.
+            let types = types.get_or_insert_with(|| buffers.clone());
+            if !types.starts_with(&buffers) || buffers.len() < types.len() && job != Job::Direct {
                 return Err(no("two loops differ in their factors: a ring's slots have one type".to_string()));
             }
-            if self.sites.iter().any(|other| other.ring == number && other.block == site.block) {
+            let several = |other: &Site| other.ring == number && other.block == site.block;
+            if self.sites.iter().any(|other| several(other) && !(is_by_itself(func, other) && is_by_itself(func, &site))) {
                 return Err(no("a ring is filled once a round".to_string()));
             }
             self.sites.push(site);
@@ -518,6 +522,12 @@ fn check_partitions(arch: Arch, plan: &Plan) -> Result<(), Reason> {
         }
         _ => Err(Reason::at("registers are moved from one partition to the other: both say how many, or none", copy.span)),
     }
+}
+
+/// One tile, which others than products use: it is read into registers where it was loaded, so that its slot is free again before the next one of the
+/// block is waited for.
+fn is_by_itself(func: &Func, site: &Site) -> bool {
+    matches!(site.loads[..], [load] if is_brought_alone(func, load))
 }
 
 /// The buffer that the copy engine fills with a load's tile.

@@ -232,7 +232,7 @@ impl Handed {
         let (mut waited, mut handed, mut next) = (Vec::new(), Vec::new(), Vec::new());
         for (&(queue, gives), &cursor) in own.iter().zip(&cursors) {
             let [before, behind] =
-                if gives { [TileOp::Acquire {}, TileOp::Commit {}] } else { [TileOp::Wait {}, TileOp::Release {}] };
+                if gives { [TileOp::Acquire {}, TileOp::Commit { bytes: None }] } else { [TileOp::Wait {}, TileOp::Release {}] };
             queue.at(func, before, cursor, &mut waited);
             queue.at(func, behind, cursor, &mut handed);
             next.push(queue.next(func, cursor, &mut handed));
