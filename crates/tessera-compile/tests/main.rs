@@ -33,6 +33,7 @@ mod memory_order;
 mod parts;
 mod persistent;
 mod plans;
+mod portions;
 mod prints;
 mod products;
 mod properties;

@@ -140,7 +140,9 @@ fn turns(func: &Func, block: Block, looped: Op) -> Vec<Op> {
         let data = &func.ops[op];
         let known = !data.used().any(|used| later.contains(&used));
         match data.kind {
-            OpKind::Tile(TileOp::Commit { .. } | TileOp::Release {}) if known && holds_nothing(func, data.one(0)) => found.push(op),
+            OpKind::Tile(TileOp::Commit { .. } | TileOp::Release {}) if known && holds_nothing(func, data.one(0)) => {
+                found.push(op)
+            }
             _ if data.row().effects == Effects::Pure && data.regions.is_empty() => later.extend(&data.results),
             _ => break,
         }

@@ -10,9 +10,7 @@
 //! **Predicate.** The tile stands behind the loop in its block, has the rows and the type of a left factor that the copy engine brings, lies in memory as
 //! that does, and is 2, 4 or 8 times as wide. Nothing is ordered with its load, and no product takes it.
 
-use tessera_ir::{
-    Block, Builder, Func, Op, OpKind, ScheduleOp, SharedType, TileType, TileViewType, Type, Value, ViewKind, bug,
-};
+use tessera_ir::{Block, Builder, Func, Op, OpKind, ScheduleOp, SharedType, TileType, TileViewType, Type, Value, ViewKind, bug};
 
 use super::feed::{brought, looked_at};
 use super::numbers::Numbers;
@@ -65,7 +63,7 @@ fn narrow(func: &Func, load: Op, slot: &SharedType) -> Option<TileViewType> {
     };
     let fits = view.kind == ViewKind::Partition && times.is_power_of_two() && (2..=MOST).contains(&times);
     let lies = brought(func, load).ok()?;
-    let alike = (lies.elem, lies.swizzle, &lies.order) == (slot.elem, slot.swizzle, &slot.order);
+    let alike = (lies.elem, &lies.order) == (slot.elem, &slot.order);
     (fits && alike).then(|| TileViewType { tile: slot.shape.clone(), ..(**view).clone() })
 }
 

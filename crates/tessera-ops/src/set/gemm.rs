@@ -309,7 +309,7 @@ impl Cuttable {
 }
 
 /// What the kernel can do.
-const MAY: May = May { copy: true, exchange: true, cluster: true, banded: false };
+const MAY: May = May { copy: true, exchange: true, cluster: true, added: false, banded: false };
 
 /// So many blocks along an axis.
 pub(super) fn blocks(extent: u64, tile: i64) -> Result<u32, Unsupported> {

@@ -7,7 +7,7 @@ use super::gemm_tiles::May;
 use crate::operator::{Argument, LaunchSpec, Machine, Unsupported};
 
 /// What the kernel can do.
-const MAY: May = May { copy: false, exchange: false, cluster: false, banded: false };
+const MAY: May = May { copy: false, exchange: false, cluster: false, added: true, banded: false };
 
 /// The launch, of the file of `gemm`, of a product of rows, columns and contraction, whose factors and result have these types. Its tensors are A, B, the partial sums, which are
 /// `parts` x rows x columns of the result's type, and C; and whether the launch takes the partial sums as one matrix of `parts` x rows.

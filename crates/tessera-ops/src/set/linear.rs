@@ -231,14 +231,19 @@ fn is_gated(problem: &Problem) -> bool {
 }
 
 /// What the kernel can do.
-const MAY: May = May { copy: false, exchange: true, cluster: false, banded: false };
+const MAY: May = May { copy: false, exchange: true, cluster: false, added: false, banded: false };
 
 /// The product of a layer that is cut as one by itself, where that is possible in several ways.
 fn cuttable(problem: &Problem, policy: Policy) -> Option<Cuttable> {
     let ([m, n, k], (storage, acc)) = (extents(problem), rows::storage(policy, "linear").ok()?);
     let types = [storage, policy.result().unwrap_or(acc)];
     let alone = !is_gated(problem) && storage != DType::F32;
-    alone.then_some(Cuttable { sizes: [1, m, n, k], types, transposed: [false, true], may: MAY })
+    alone.then_some(Cuttable {
+        sizes: [1, m, n, k],
+        types,
+        transposed: [false, true],
+        may: May { added: problem.has("residual"), ..MAY },
+    })
 }
 
 /// Sums of a thread of a 32-bit product that leave registers for half as much beside them; of each of two products.
@@ -247,7 +252,7 @@ const HELD: [i64; 2] = [32, 24];
 /// How a layer is cut into blocks: as the product alone; two products take the tiles of one with all their columns, half of it each.
 fn cut([m, n, k]: [u64; 3], [gated, added]: [bool; 2], types: [DType; 2], machine: Machine) -> Cut {
     // Two sums of a tile that is not cut for them take too many registers.
-    let may = May { exchange: !gated, ..MAY };
+    let may = May { exchange: !gated, added, ..MAY };
     let of = |columns| Cut::of([1, m, columns, k], types, [false, true], may, machine);
     let mut cut = of(n);
     if gated && !is_thin(&cut) {

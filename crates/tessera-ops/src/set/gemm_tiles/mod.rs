@@ -142,6 +142,8 @@ pub(super) struct May {
     pub(super) exchange: bool,
     /// Blocks of a cluster load together.
     pub(super) cluster: bool,
+    /// A tile is added to the sums. It comes through the slots of the factors, behind a tile's rounds: a team would hand its turn on no sooner.
+    pub(super) added: bool,
     /// Sums of a round are scaled and added to those of earlier ones: a thread holds both, and columns of the product have scales in bands of
     /// [`BAND`].
     pub(super) banded: bool,
@@ -386,7 +388,8 @@ impl Tile {
             take(block.in_turns(blocks, rounds, sms), Sharing::Blocks);
             // Teams take tiles of equally many rounds, and a group's last tile may have none.
             let fits = TEAM / 2 < rows * columns && rows * columns <= TEAM && columns.is_power_of_two();
-            let of_teams = !product.ragged && !product.holds_twice() && !exchanged && choice.cluster == 0 && fits;
+            let of_teams =
+                !product.may.added && !product.ragged && !product.holds_twice() && !exchanged && choice.cluster == 0 && fits;
             let whole = product.comes_by_engine() && product.turned() == 0;
             if whole && of_teams && blocks as f64 >= TURNS * sms as f64 {
                 take(block.by_teams(blocks, rounds, sms), Sharing::Turns);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const ALL: May = May { copy: true, exchange: true, cluster: true, banded: false };
+const ALL: May = May { copy: true, exchange: true, cluster: true, added: false, banded: false };
 
 fn chosen(sizes: [u64; 3]) -> Choice {
     of(sizes, DType::BF16, LINE, false)
