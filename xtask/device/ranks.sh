@@ -64,13 +64,13 @@ each() {
 }
 
 one 'NCCL' 20 'fine' "$here/ranks" nccl
-one 'threads, 300 random calls' 120 'fine' "$here/ranks" threads "$n" 1 300
+one 'threads, 1,000 random calls' 120 'fine' "$here/ranks" threads "$n" 1 1000
 # Without direct access to the other devices' tensors: where this alone is right, their memory is not open to each other.
-one 'threads, by way of buffers' 120 'fine' env NCCL_P2P_DIRECT_DISABLE=1 "$here/ranks" threads "$n" 1 300
+one 'threads, by way of buffers' 120 'fine' env NCCL_P2P_DIRECT_DISABLE=1 "$here/ranks" threads "$n" 1 1000
 one 'one thread, graphs' 60 'fine' "$here/ranks" one-thread "$n"
-each 120 "$here/ranks" calls 2 300 cuda; judge 'processes, 300 random calls' "$work/0" 'fine'
+each 120 "$here/ranks" calls 2 1000 cuda; judge 'processes, 1,000 random calls' "$work/0" 'fine'
 each 120 "$here/ranks" calls 3 60 cuda checked; judge 'processes, checked' "$work/0" 'fine'
-each 60 "$here/ranks" calls 4 300; judge 'processes over TCP' "$work/0" 'fine'
+each 60 "$here/ranks" calls 4 1000; judge 'processes over TCP' "$work/0" 'fine'
 for fault in killed stopped; do
     each 60 "$here/ranks" fault $fault cuda; judge "rank 1 is $fault" "$work/0" 'rank 1 is lost' 'rank 0, call'
 done
