@@ -114,6 +114,10 @@ dialect! {
     WarpReduce = "tile.warp_reduce" (value) { combine: Combine, signedness: Signedness, redux: bool } -> One : Special, Observable [], [Convergent];
     /// The value of another lane.
     Shuffle = "tile.shuffle" (value, lane) { mode: ShuffleMode } -> One : Special, Observable [], [Convergent];
+    /// The lanes of the warp whose value has the same lowest `bits` bits, lane 0 as the lowest bit. The lane's own bit is among them.
+    MatchAny = "tile.match_any" (value) { bits: u32 } -> One : Special, Observable [], [Convergent];
+    /// How many bits of an integer are set.
+    Popcount = "tile.popcount" (value) {} -> One : Special, Pure;
 
     /// `acc + lhs x rhs` of 16 x 16 matrices of a warp by its tensor cores. Each lane gives and gets eight elements of a matrix, those that
     /// [`crate::fragment`] says.

@@ -217,6 +217,8 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::StoreVector { .. }
             | TileOp::Prefetch {}
             | TileOp::Shuffle { .. }
+            | TileOp::MatchAny { .. }
+            | TileOp::Popcount {}
             | TileOp::Barrier {}
             | TileOp::ClusterBarrier {}
             | TileOp::ClusterRank {}

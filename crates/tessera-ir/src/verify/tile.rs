@@ -78,6 +78,8 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
 
         TileOp::WarpReduce { combine, redux, .. } => warp_reduce(site, *combine, *redux),
         TileOp::Shuffle { .. } => shuffle(site),
+        TileOp::MatchAny { bits } => match_any(site, *bits),
+        TileOp::Popcount {} => word(site, "bits are counted of"),
 
         TileOp::MmaFragment { .. } => mma_fragment(site, false),
         TileOp::MmaFragmentSparse { .. } => mma_fragment(site, true),
@@ -314,6 +316,19 @@ fn shuffle(site: &Site<'_>) -> Rule {
     whole_warps(site)?;
     value_is(site, 1, &Type::scalar(DType::I32))?;
     site.result_is(0, ty)
+}
+
+fn match_any(site: &Site<'_>, bits: u32) -> Rule {
+    ensure!((1..=32).contains(&bits), "ir-attribute", "a word has 1 to 32 bits to compare, not {bits}");
+    whole_warps(site)?;
+    word(site, "lanes are matched by")
+}
+
+/// An integer of 32 bits, and another one as the result.
+fn word(site: &Site<'_>, what: &str) -> Rule {
+    let number = Type::scalar(DType::I32);
+    ensure!(*site.operand(0) == number, "ir-operand-type", "{what} one `i32` a lane, not `{}`", site.operand(0));
+    site.result_is(0, &number)
 }
 
 /// A product of fragments; `sparse` where its left factor is stored by half.

@@ -18,7 +18,9 @@ pub(super) fn each_place(list: &[Statement], visit: &mut impl FnMut(&Place)) {
             ExpressionKind::Unary(_, x)
             | ExpressionKind::Convert(x)
             | ExpressionKind::Bits(x)
-            | ExpressionKind::WarpReduce(_, x) => value(x, visit),
+            | ExpressionKind::WarpReduce(_, x)
+            | ExpressionKind::MatchAny(_, x)
+            | ExpressionKind::Popcount(x) => value(x, visit),
             ExpressionKind::Binary(_, a, b) => {
                 value(a, visit);
                 value(b, visit);
