@@ -22,7 +22,7 @@ them, the last one floats.
 """
 import cuda.tile as ct
 import tessera
-from tessera import Tensor, int32, tile
+from tessera import Tensor, int32, int64, tile
 
 BITS = 8
 DIGITS = 256
@@ -53,6 +53,12 @@ def digit(key, PASS):
     return own
 
 
+def count(key, counts, PASSES):
+    for own in (0, 1, 2, 3):
+        if own < PASSES:
+            tile.atomic_add(counts[own * DIGITS + digit(key, own)], 1)
+
+
 @tessera.kernel(num_warps=8)
 def count_digits(keys: Tensor["N", given], digits: Tensor["D", int32], words: Tensor["W", int32], PASSES: ct.Constant[int],
                  PART: ct.Constant[int], FLOATS: ct.Constant[bool]):
@@ -68,16 +74,17 @@ def count_digits(keys: Tensor["N", given], digits: Tensor["D", int32], words: Te
     tile.barrier()
     start = tile.block_id() * PART
     end = tile.min(start + PART, keys.shape[0])
-    for first in range(start + t, end, size * BATCH):
-        for e in range(BATCH):
-            key[e] = 0
-            if first + e * size < end:
-                key[e] = key_of(keys[first + e * size], FLOATS)
-        for e in range(BATCH):
-            if first + e * size < end:
-                for own in (0, 1, 2, 3):
-                    if own < PASSES:
-                        tile.atomic_add(counts[own * DIGITS + digit(key[e], own)], 1)
+    for first in range(start, end, size * BATCH):
+        source = tile.cast(first + t, int64)
+        if first + size * BATCH <= end:
+            for e in range(BATCH):
+                key[e] = key_of(keys[source + e * size], FLOATS)
+            for e in range(BATCH):
+                count(key[e], counts, PASSES)
+        else:
+            for e in range(BATCH):
+                if first + t + e * size < end:
+                    count(key_of(keys[source + e * size], FLOATS), counts, PASSES)
     tile.barrier()
     for d in range(t, PASSES * DIGITS, size):
         if counts[d] > 0:
@@ -132,7 +139,7 @@ def look_back(words, seen):
     return before
 
 
-@tessera.kernel(num_warps=16)
+@tessera.kernel(num_warps=16, occupancy=2)
 def move(keys: Tensor["N", given], values: Tensor["V", int32], digits: Tensor["D", int32], words: Tensor["W", int32],
          next_words: Tensor["W", int32], new_keys: Tensor["N", left], new_values: Tensor["U", int32], PASS: ct.Constant[int],
          ITEMS: ct.Constant[int], VALUES: ct.Constant[int], FROM_FLOATS: ct.Constant[bool], TO_FLOATS: ct.Constant[bool]):
@@ -150,13 +157,21 @@ def move(keys: Tensor["N", given], values: Tensor["V", int32], digits: Tensor["D
     t = tile.thread_id()
     start = tile.block_id() * size * ITEMS
     count = tile.min(keys.shape[0] - start, size * ITEMS)
-    # A warp's lanes are neighbours, and so are what it takes at a time.
+    # Lanes are neighbours, and so is what a warp takes at a time. Places of 64 bits do not wrap: one address serves all of a thread's.
     own = tile.warp_id() * 32 * ITEMS + tile.lane_id()
-    for e in range(ITEMS):
-        # What stands behind the last key comes last: it has the greatest digit, and is behind keys that have it.
-        key[e] = LARGEST
-        if own + e * 32 < count:
-            key[e] = key_of(keys[start + own + e * 32], FROM_FLOATS)
+    source = tile.cast(start + own, int64)
+    if count == size * ITEMS:
+        for e in range(ITEMS):
+            key[e] = tile.bitcast(keys[source + e * 32], int32)
+    else:
+        for e in range(ITEMS):
+            # What stands behind the last key comes last: it has the greatest digit, and is behind keys that have it.
+            key[e] = LARGEST
+            if own + e * 32 < count:
+                key[e] = tile.bitcast(keys[source + e * 32], int32)
+    if FROM_FLOATS:
+        for e in range(ITEMS):
+            key[e] = ordered(key[e])
     for i in range(t, size // 32 * DIGITS, size):
         counts[i] = 0
     tile.barrier()
@@ -185,13 +200,22 @@ def move(keys: Tensor["N", given], values: Tensor["V", int32], digits: Tensor["D
             counts[w * DIGITS + t] += first
     tile.barrier()
     for e in range(ITEMS):
-        place = counts[tile.warp_id() * DIGITS + digit(key[e], PASS)] + rank[e]
-        moved[place] = key[e]
-        if VALUES == 1:
-            if own + e * 32 < count:
-                moved_values[place] = values[start + own + e * 32]
-        if VALUES == 2:
-            moved_values[place] = start + own + e * 32
+        rank[e] += counts[tile.warp_id() * DIGITS + digit(key[e], PASS)]
+        tile.store(moved[rank[e]], key[e], order="relaxed")
+    if VALUES == 1:
+        if count == size * ITEMS:
+            for e in range(ITEMS):
+                key[e] = values[source + e * 32]
+        else:
+            for e in range(ITEMS):
+                key[e] = 0
+                if own + e * 32 < count:
+                    key[e] = values[source + e * 32]
+        for e in range(ITEMS):
+            tile.store(moved_values[rank[e]], key[e], order="relaxed")
+    if VALUES == 2:
+        for e in range(ITEMS):
+            tile.store(moved_values[rank[e]], start + own + e * 32, order="relaxed")
     before = 0
     if tile.block_id() == 0:
         # Before the first block stand the keys of lesser digits. No other block needs their numbers, and the next call finds zeros.
@@ -215,13 +239,16 @@ def move(keys: Tensor["N", given], values: Tensor["V", int32], digits: Tensor["D
         targets[t] = before - first
     tile.barrier()
     for e in range(ITEMS):
-        place = t + e * size
-        if place < count:
-            key[e] = moved[place]
-            target = targets[digit(key[e], PASS)] + place
-            element = key[e]
+        key[e] = moved[t + e * size]
+        rank[e] = targets[digit(key[e], PASS)] + t + e * size
+    for e in range(ITEMS):
+        if t + e * size < count:
             if TO_FLOATS:
-                element = ordered(element)
-            new_keys[target] = tile.bitcast(element, left)
-            if VALUES > 0:
-                new_values[target] = moved_values[place]
+                key[e] = ordered(key[e])
+            new_keys[rank[e]] = tile.bitcast(key[e], left)
+    if VALUES > 0:
+        for e in range(ITEMS):
+            key[e] = moved_values[t + e * size]
+        for e in range(ITEMS):
+            if t + e * size < count:
+                new_values[rank[e]] = key[e]

@@ -63,9 +63,8 @@ const TYPES: [[DType; 2]; 3] = [[DType::F32; 2], [DType::BF16, DType::F32], [DTy
 fn rows_that_come_meanwhile_are_multiplied() {
     for (ranks, [dtype, result]) in [1, 2, 3, 4].into_iter().zip(TYPES.into_iter().cycle()) {
         let (m, n, k) = (40, 24, 36);
-        let all: Vec<(Tensor, Tensor)> = (0..3)
-            .map(|call| (array(dtype, &[m * ranks, k], 10 + call), array(dtype, &[k, n * ranks], 20 + call)))
-            .collect();
+        let all: Vec<(Tensor, Tensor)> =
+            (0..3).map(|call| (array(dtype, &[m * ranks, k], 10 + call), array(dtype, &[k, n * ranks], 20 + call))).collect();
         let got = on_ranks(ranks, |end| {
             let (rank, device) = (end.rank(), end.device().clone());
             let on = |tensor: Tensor| tensor.to_device(&device).expect("a copy");
@@ -170,6 +169,9 @@ fn arrays_that_do_not_fit_are_told() {
         assert_eq!(rows, "product + reduce-scatter: 5 rows of A do not divide among the ranks");
         assert!(apart.contains("call `contiguous` first"), "{apart}");
         assert!(elsewhere.contains("an array is on `cpu`"), "{elsewhere}");
-        assert_eq!(differ, format!("all-gather + product: rank {} has other extents or types than rank {rank}: all have the same", 1 - rank));
+        assert_eq!(
+            differ,
+            format!("all-gather + product: rank {} has other extents or types than rank {rank}: all have the same", 1 - rank)
+        );
     }
 }

@@ -165,7 +165,7 @@ impl Lowering<'_> {
             | T::StoreShared { .. }
             | T::CopyShared {}
             | T::LoadElement {}
-            | T::StoreElement {}
+            | T::StoreElement { .. }
             | T::AtomicElement { .. }
             | T::AtomicCasElement {}
             | T::CopyAsync { .. }

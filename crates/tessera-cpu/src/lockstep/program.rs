@@ -212,7 +212,7 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::StoreShared { .. }
             | TileOp::CopyShared {}
             | TileOp::LoadElement {}
-            | TileOp::StoreElement {}
+            | TileOp::StoreElement { .. }
             | TileOp::LoadVector { .. }
             | TileOp::StoreVector { .. }
             | TileOp::Prefetch {}

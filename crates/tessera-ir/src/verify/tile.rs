@@ -64,7 +64,12 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             let element = element(site, 0, 1)?;
             site.result_is(0, &element)
         }
-        TileOp::StoreElement {} => element(site, 1, 2).and_then(|element| value_is(site, 0, &element)),
+        TileOp::StoreElement { relaxed } => {
+            let element = element(site, 1, 2)?;
+            let shared = !relaxed || site.operand(1).as_shared().is_some();
+            ensure!(shared, "ir-attribute", "registers are one thread's, whose stores are in order");
+            value_is(site, 0, &element)
+        }
         TileOp::LoadVector { .. } => load_vector(site),
         TileOp::StoreVector { .. } => store_vector(site),
         TileOp::Prefetch {} => {

@@ -12,8 +12,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use tessera_runtime::ranks::nvlink::{Mailbox, Turn};
 use tessera_runtime::ranks::Communicator;
+use tessera_runtime::ranks::nvlink::{Mailbox, Turn};
 use tessera_runtime::{CompileOptions, Device, DriverDevice, PreparedLaunch, Tensor, TensorError};
 use tessera_types::{DType, packed_bytes};
 
@@ -66,11 +66,17 @@ impl Shapes {
     fn of(program: &'static str, [a, b, c]: [&Tensor; 3], rows: impl Fn(usize) -> Option<usize>) -> Result<Shapes, RankedError> {
         let told = |why: String| RankedError::Parts { program, why };
         let (&[m, k], &[inner, n], &[of_c, columns]) = (a.shape(), b.shape(), c.shape()) else {
-            return Err(told(format!("A, B and C of shapes {:?}, {:?} and {:?}: matrices are wanted", a.shape(), b.shape(), c.shape())));
+            return Err(told(format!(
+                "A, B and C of shapes {:?}, {:?} and {:?}: matrices are wanted",
+                a.shape(),
+                b.shape(),
+                c.shape()
+            )));
         };
         let rows = rows(m).ok_or_else(|| told(format!("{m} rows of A do not divide among the ranks")))?;
         if (inner, columns, of_c) != (k, n, rows) {
-            let why = format!("A is {m} x {k}: B of {k} x n and C of {rows} x n are wanted, not {inner} x {n} and {of_c} x {columns}");
+            let why =
+                format!("A is {m} x {k}: B of {k} x n and C of {rows} x n are wanted, not {inner} x {n} and {of_c} x {columns}");
             return Err(told(why));
         }
         if a.dtype() != b.dtype() {
@@ -103,7 +109,8 @@ impl Shapes {
 /// The device that the arrays are on, which is the communicator's.
 fn device_of(program: &'static str, communicator: &dyn Communicator, arrays: [&Tensor; 3]) -> Result<DriverDevice, RankedError> {
     let Some(device) = communicator.device().driver() else {
-        let why = "its ranks have devices that reach each other's memory: use `gathered_product` or `scattered_product`".to_string();
+        let why =
+            "its ranks have devices that reach each other's memory: use `gathered_product` or `scattered_product`".to_string();
         return Err(RankedError::Parts { program, why });
     };
     match arrays.iter().find(|array| array.device().driver().is_none_or(|own| !own.is(device))) {

@@ -31,10 +31,9 @@ fn traps(value: &Expression) -> bool {
             let shifts = matches!(op, Binary::Shl | Binary::Shr) && known(b).is_none();
             divides || shifts || traps(a) || traps(b)
         }
-        ExpressionKind::Unary(_, a)
-        | ExpressionKind::Convert(a)
-        | ExpressionKind::Bits(a)
-        | ExpressionKind::Popcount(a) => traps(a),
+        ExpressionKind::Unary(_, a) | ExpressionKind::Convert(a) | ExpressionKind::Bits(a) | ExpressionKind::Popcount(a) => {
+            traps(a)
+        }
         ExpressionKind::Fma(parts) | ExpressionKind::Select(parts) => parts.iter().any(traps),
         ExpressionKind::Constant(_)
         | ExpressionKind::Local(_)

@@ -79,8 +79,8 @@ impl Mailbox {
         let layout = Layout { lines_bytes: 0, set_bytes: bytes.next_multiple_of(Mailbox::ALIGN) };
         let memory = Arc::new(SymmetricMemory::meet(device, layout, others)?);
         let name = CallName { rank: others.rank(), number: 0, signature: "a mailbox".to_string() };
-        let awaiting =
-            prepare(memory.places().0, device).map_err(|error| ExchangeError::Transport { reason: error.to_string(), call: name })?;
+        let awaiting = prepare(memory.places().0, device)
+            .map_err(|error| ExchangeError::Transport { reason: error.to_string(), call: name })?;
         let context = device.context();
         let lane = context.stream().map_err(TensorError::from)?;
         let [made, copied] = [context.event().map_err(TensorError::from)?, context.event().map_err(TensorError::from)?];
@@ -114,7 +114,10 @@ impl Mailbox {
         let bytes = packed_bytes(dtype, shape.iter().product());
         let set = self.memory.layout().set_bytes;
         if at + bytes as u64 > set {
-            return Err(TensorError::View { what: format!("{bytes} bytes from {at} of a mailbox of {set}"), shape: shape.to_vec() });
+            return Err(TensorError::View {
+                what: format!("{bytes} bytes from {at} of a mailbox of {set}"),
+                shape: shape.to_vec(),
+            });
         }
         let strides: Vec<usize> = (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect();
         let owner = Box::new(Arc::clone(&self.memory));
