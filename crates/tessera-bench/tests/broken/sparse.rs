@@ -82,10 +82,11 @@ pub(super) const CASES: &[Case] = &[
     Case {
         mutants: &[
             edit("negative keys come last", &[("own = own ^ (DIGITS // 2)", "own = own ^ 0")]),
-            edit("a block leaves what is before it as where it ends", &[("(before + total) |", "(before + 0 * total) |")]),
-            edit("the look-back forgets who has a sum of its own alone", &[("before += seen[k] - 1", "before += 0")]),
-            edit("lanes of a digit take one place", &[(" + earlier\n", " + 0 * earlier\n")]),
-            edit("warps count from zero on", &[("counts[w * DIGITS + t] = total\n", "counts[w * DIGITS + t] = 0\n")]),
+            edit("digits come in another order", &[("(BITS * PASS)", "(BITS * (PASS ^ 1))")]),
+            edit(
+                "a block leaves what is before it as where it ends",
+                &[("(before + total) |", "(before + (total if PASS < 3 else 0)) |")],
+            ),
             edit("digits have seven bits", &[("& (DIGITS - 1)", "& (DIGITS // 2 - 1)")]),
         ],
         ..case("sort", &[("n", 20_011)], "keys", "int32")
