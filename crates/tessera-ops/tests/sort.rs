@@ -14,6 +14,9 @@ fn careful(seed: u64) -> Device {
     Device::emulated(&EmuOptions { launch, ..EmuOptions::default() }).expect("an emulator")
 }
 
+/// The key at a place.
+type Key = fn(usize) -> i32;
+
 /// Numbers that seem to be at random.
 fn mixed(i: usize) -> i32 {
     (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) as i32
@@ -44,7 +47,7 @@ fn is_sorted(device: &Device, what: &str, keys: &[i32]) {
 
 #[test]
 fn keys_of_all_kinds_are_in_order_and_equal_ones_keep_theirs() {
-    let kinds: [(&str, fn(usize) -> i32); 8] = [
+    let kinds: [(&str, Key); 8] = [
         ("at random", mixed),
         ("equal", |_| -7),
         ("of two kinds", |i| if i % 3 == 0 { i32::MIN } else { i32::MAX }),
