@@ -305,7 +305,7 @@ impl<'a> Emit<'a, '_> {
             return self.store_buffer(value, &tile, shared.value);
         }
         let indices = self.indices(&lists)?;
-        self.op(TileOp::StoreElement {}, &[&[value], &[shared.value], &indices], []);
+        self.op(TileOp::StoreElement { relaxed: false }, &[&[value], &[shared.value], &indices], []);
         Ok(())
     }
 

@@ -92,8 +92,8 @@ dialect! {
     /// One element of a buffer or of a register array, chosen by each thread.
     LoadElement = "tile.load_element" (buffer, indices: many) {} -> One : Special, Read [read(shared | registers, buffer, at(indices), to(result))];
     /// Writes one element of a buffer or of a register array, chosen by each thread. Where threads write different values to
-    /// one element at the same time, one of them stays.
-    StoreElement = "tile.store_element" (value, buffer, indices: many) {} -> None : Special, Write [write(shared | registers, buffer, at(indices), from(value))];
+    /// one element at the same time, one of them stays. Those that are `relaxed` are in no order among themselves, of a buffer alone.
+    StoreElement = "tile.store_element" (value, buffer, indices: many) { relaxed: bool } -> None : Special, Write [write(shared | registers, buffer, at(indices), from(value))];
     /// Neighbouring elements in one access, one result each: what a pointer points to and what follows it, or an element of a
     /// buffer and what follows along the fastest axis. Together they have 2, 4, 8 or 16 bytes; the first lies at a multiple of that.
     LoadVector = "tile.load_vector" (source, indices: many) { cache: CacheHint } -> Many : Special, Read [read(global | shared, source, at(indices), to(result))];
@@ -114,6 +114,10 @@ dialect! {
     WarpReduce = "tile.warp_reduce" (value) { combine: Combine, signedness: Signedness, redux: bool } -> One : Special, Observable [], [Convergent];
     /// The value of another lane.
     Shuffle = "tile.shuffle" (value, lane) { mode: ShuffleMode } -> One : Special, Observable [], [Convergent];
+    /// The lanes of the warp whose value has the same lowest `bits` bits, lane 0 as the lowest bit. The lane's own bit is among them.
+    MatchAny = "tile.match_any" (value) { bits: u32 } -> One : Special, Observable [], [Convergent];
+    /// How many bits of an integer are set.
+    Popcount = "tile.popcount" (value) {} -> One : Special, Pure;
 
     /// `acc + lhs x rhs` of 16 x 16 matrices of a warp by its tensor cores. Each lane gives and gets eight elements of a matrix, those that
     /// [`crate::fragment`] says.

@@ -7,6 +7,7 @@ mod packed;
 mod ranked;
 mod repeated;
 mod shared;
+mod sort;
 mod suite;
 mod values;
 mod ways;

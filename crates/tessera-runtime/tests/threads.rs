@@ -299,6 +299,17 @@ def warps(x: Tensor["N", int32], y: Tensor["N", int32]):
     y[i] = total
 
 @tessera.kernel
+def equals(x: Tensor["N", int32], y: Tensor["N", int32]):
+    i = tile.linear_id()
+    same = tile.match_any(x[i], bits=3)
+    earlier = tile.popcount(same & ((1 << tile.lane_id()) - 1))
+    equal = tile.match_any(x[i])
+    held = tile.alloc_shared[int32](64)
+    tile.store(held[tile.thread_id() ^ 37], i, order="relaxed")
+    tile.barrier()
+    y[i] = tile.popcount(same) * 10000 + earlier * 100 + tile.popcount(equal) + held[tile.thread_id()] * 1000000
+
+@tessera.kernel
 def registers(x: Tensor["N", int32], y: Tensor["N", int32]):
     i = tile.linear_id()
     a = tile.alloc_register[int32](4)
@@ -394,6 +405,21 @@ fn warps_combine_and_pass() {
         })
         .collect();
     assert_eq!(run_ints("warps", &x, &[0; 128], 2, 64), want);
+}
+
+#[test]
+fn lanes_find_who_has_the_same() {
+    // Warps of 32 lanes: of each value of the lowest three bits, and of each value, so many.
+    let x: Vec<i32> = (0..128).map(|i| if i % 5 == 0 { i } else { i * i % 23 - 9 }).collect();
+    let want: Vec<i64> = (0..128)
+        .map(|i| {
+            let warp = i / 32 * 32..i / 32 * 32 + 32;
+            let count = |range: std::ops::Range<usize>, mask: i32| range.filter(|&j| (x[j] ^ x[i]) & mask == 0).count() as i64;
+            let held = (i as i64 ^ 37) * 1_000_000;
+            count(warp.clone(), 7) * 10000 + count(warp.start..i, 7) * 100 + count(warp, -1) + held
+        })
+        .collect();
+    assert_eq!(run_ints("equals", &x, &[0; 128], 2, 64), want);
 }
 
 #[test]

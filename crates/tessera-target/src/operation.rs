@@ -133,7 +133,9 @@ impl Lowering<'_> {
             | T::ClusterNumber {}
             | T::Vary {}
             | T::WarpReduce { .. }
-            | T::Shuffle { .. } => self.lanes(data, kind),
+            | T::Shuffle { .. }
+            | T::MatchAny { .. }
+            | T::Popcount {} => self.lanes(data, kind),
             T::ConvertLayout {} => self.convert_layout(data.one(0), data.result()),
             T::Renew { number } => self.renew(data, *number),
             T::ClusterSum { parts } => self.cluster_sum(op, data, *parts),
@@ -163,7 +165,7 @@ impl Lowering<'_> {
             | T::StoreShared { .. }
             | T::CopyShared {}
             | T::LoadElement {}
-            | T::StoreElement {}
+            | T::StoreElement { .. }
             | T::AtomicElement { .. }
             | T::AtomicCasElement {}
             | T::CopyAsync { .. }

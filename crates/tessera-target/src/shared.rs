@@ -18,6 +18,7 @@ use super::lowering::{Lowered, Lowering};
 use super::memory::{Space, access_words};
 use super::operation::astray;
 use super::place::{Inside, Place};
+use super::scratch::moved_as;
 use super::view::Run;
 use tessera_analysis::arrangement::Arrangement;
 use tessera_analysis::room::{GATHER_SLOTS, LEAST_ALIGN, SUM_BARRIERS, buffer_align, buffer_bytes, gathered_bytes};
@@ -142,10 +143,16 @@ impl Lowering<'_> {
                 let value = self.take(Elem::Num(buffer.elem), address);
                 self.bind_regs(data.result(), [value]);
             }
-            TileOp::StoreElement {} => {
+            TileOp::StoreElement { relaxed } => {
                 let value = self.reg(data.one(0))?;
                 let (buffer, address) = self.chosen(data.one(1), data.group(2))?;
-                self.put(Elem::Num(buffer.elem), address, value, None);
+                let elem = Elem::Num(buffer.elem);
+                if *relaxed {
+                    let value = self.stored_element(elem, value);
+                    self.b.st("relaxed.cta.shared", moved_as(elem), address, value);
+                } else {
+                    self.put(elem, address, value, None);
+                }
             }
             TileOp::AtomicElement { mode } => {
                 let value = self.reg(data.one(0))?;

@@ -52,6 +52,11 @@ impl Lowering<'_> {
             }
             TileOp::WarpReduce { combine, signedness, redux } => self.warp_reduce(data, *combine, *signedness, *redux)?,
             TileOp::Shuffle { mode } => self.shuffle(data, *mode)?,
+            TileOp::MatchAny { bits } => self.match_any(data, *bits)?,
+            TileOp::Popcount {} => {
+                let value = self.reg(data.one(0))?;
+                self.b.popc(value)
+            }
             _ => astray(kind),
         };
         self.bind_regs(data.result(), [reg]);
@@ -183,6 +188,22 @@ impl Lowering<'_> {
             ShuffleMode::Xor => (Word::Bfly, 31),
         };
         Ok(self.shuffled_element(elem, reg, |b, value| b.shfl(word, value, lane, clamp)))
+    }
+
+    /// By a vote on each bit: of few bits that is faster than the instruction that compares whole words, which looks at one value after the other.
+    fn match_any(&mut self, data: &OpData, bits: u32) -> Lowered<Reg> {
+        let (value, zero) = (self.reg(data.one(0))?, self.b.u32(0));
+        let mut same: Option<Reg> = None;
+        for bit in 0..bits {
+            let mask = self.b.u32(1 << bit);
+            let own = self.b.and(value, mask);
+            let is_set = self.b.setp(Word::Ne, Ty::U32, own, zero);
+            let set = self.b.ballot(is_set);
+            let clear = self.b.not(set);
+            let agree = self.b.select(is_set, set, clear);
+            same = Some(same.map_or(agree, |same| self.b.and(same, agree)));
+        }
+        same.ok_or_else(|| self.broken("lanes that are matched by no bits"))
     }
 
     // --- layouts within warps

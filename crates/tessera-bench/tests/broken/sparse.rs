@@ -81,19 +81,20 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         mutants: &[
-            edit("negative keys come last", &[("own = own ^ 128", "own = own ^ 0")]),
+            edit("negative keys come last", &[("own = own ^ (DIGITS // 2)", "own = own ^ 0")]),
+            edit("digits come in another order", &[("(BITS * PASS)", "(BITS * (PASS ^ 1))")]),
             edit(
-                "a tile begins where the last one did",
-                &[("next[own] = next[own] + place + 1 - starts[own]", "next[own] = next[own] + 0 * place")],
+                "a block leaves what is before it as where it ends",
+                &[("(before + total) |", "(before + (total if PASS < 3 else 0)) |")],
             ),
-            edit("digits have seven bits", &[("(key >> SHIFT) & 255", "(key >> SHIFT) & 127")]),
+            edit("digits have seven bits", &[("& (DIGITS - 1)", "& (DIGITS // 2 - 1)")]),
         ],
         ..case("sort", &[("n", 20_011)], "keys", "int32")
     },
     Case {
         mutants: &[
-            edit("floats are sorted as integers", &[("bits ^ ((bits >> 31) & 0x7FFFFFFF)", "bits")]),
-            edit("places are those within a tile", &[("new_values[target] = source", "new_values[target] = source - first")]),
+            edit("floats are sorted as integers", &[("bits ^ ((bits >> 31) & LARGEST)", "bits")]),
+            edit("places are those within a tile", &[("moved_values[rank[e]], start + own", "moved_values[rank[e]], own")]),
         ],
         ..case("sort", &[("n", 20_011)], "order", "fp32")
     },

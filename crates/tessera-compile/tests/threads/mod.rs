@@ -61,7 +61,7 @@ pub(crate) fn program(size: usize, choose: &mut Choose<'_>) -> Module {
     let first = b.func.ops[read].results[0];
     let mut made = Made { thread, n, buffers, numbers: vec![first, thread], left: size, in_loop: 0 };
     for buffer in 0..BUFFERS {
-        b.op(TileOp::StoreElement {}, &[&[first], &[made.buffers[buffer]], &[thread]], []);
+        b.op(TileOp::StoreElement { relaxed: false }, &[&[first], &[made.buffers[buffer]], &[thread]], []);
     }
     while made.left > 0 {
         made.statement(&mut b, choose);
@@ -139,7 +139,7 @@ impl Made {
     fn write(&self, b: &mut Builder<'_>, choose: &mut Choose<'_>) {
         let (index, value) = (self.index(b, choose), self.any(choose));
         let buffer = self.buffers[choose(BUFFERS as u32) as usize];
-        b.op(TileOp::StoreElement {}, &[&[value], &[buffer], &[index]], []);
+        b.op(TileOp::StoreElement { relaxed: false }, &[&[value], &[buffer], &[index]], []);
     }
 
     fn read(&self, b: &mut Builder<'_>, choose: &mut Choose<'_>) -> Value {

@@ -212,11 +212,13 @@ fn single<'f>(func: &'f Func, data: &'f OpData, threads: usize) -> Option<Single
             | TileOp::StoreShared { .. }
             | TileOp::CopyShared {}
             | TileOp::LoadElement {}
-            | TileOp::StoreElement {}
+            | TileOp::StoreElement { .. }
             | TileOp::LoadVector { .. }
             | TileOp::StoreVector { .. }
             | TileOp::Prefetch {}
             | TileOp::Shuffle { .. }
+            | TileOp::MatchAny { .. }
+            | TileOp::Popcount {}
             | TileOp::Barrier {}
             | TileOp::ClusterBarrier {}
             | TileOp::ClusterRank {}

@@ -65,7 +65,7 @@ impl Machine<'_> {
                 self.scatter(&to, self.common(&to, active, data.span)?, &tile);
             }
             TileOp::LoadElement {} => self.load_element(data, active)?,
-            TileOp::StoreElement {} => self.store_element(data, active)?,
+            TileOp::StoreElement { .. } => self.store_element(data, active)?,
             TileOp::LoadVector { .. } => self.load_vector(data, active)?,
             TileOp::StoreVector { .. } => self.store_vector(data, active)?,
             // SAFETY: passed on.
@@ -76,6 +76,8 @@ impl Machine<'_> {
             // SAFETY: passed on.
             TileOp::WarpReduce { .. } => unsafe { self.warp_reduce(op, active)? },
             TileOp::Shuffle { mode } => self.shuffle(data, *mode, active)?,
+            TileOp::MatchAny { bits } => self.match_any(data, *bits, active)?,
+            TileOp::Popcount {} => self.popcount(data)?,
             // SAFETY: passed on.
             TileOp::MmaFragment { .. } | TileOp::MmaFragmentSparse { .. } => unsafe { self.fragments(op, kind, active)? },
 
@@ -350,5 +352,40 @@ impl Machine<'_> {
         });
         self.set(data.result(), Data::Lanes(moved));
         Ok(())
+    }
+
+    fn match_any(&mut self, data: &OpData, bits: u32, active: &Mask) -> Ran<()> {
+        self.warps_meet(active, data.span)?;
+        let words = self.words(data)?;
+        let compared = u32::MAX >> (32 - bits);
+        let mut found = Vec::with_capacity(words.len());
+        for warp in words.chunks(32) {
+            for own in warp {
+                let is_same = |other: &u32| (own ^ other) & compared == 0;
+                found.push(warp.iter().enumerate().fold(0, |lanes, (lane, other)| lanes | u32::from(is_same(other)) << lane));
+            }
+        }
+        self.set_words(data, &found);
+        Ok(())
+    }
+
+    fn popcount(&mut self, data: &OpData) -> Ran<()> {
+        let counts: Vec<u32> = self.words(data)?.into_iter().map(u32::count_ones).collect();
+        self.set_words(data, &counts);
+        Ok(())
+    }
+
+    /// An operation's operand, an integer of 32 bits a thread.
+    fn words(&self, data: &OpData) -> Ran<Vec<u32>> {
+        let lanes = self.lanes(data.one(0), data.span)?;
+        Ok((0..self.program.threads).map(|thread| lanes.get(thread, 4) as u32).collect())
+    }
+
+    fn set_words(&mut self, data: &OpData, words: &[u32]) {
+        let mut lanes = Buffer::new(4 * words.len());
+        for (bytes, word) in lanes.bytes_mut().chunks_exact_mut(4).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        self.set(data.result(), Data::Lanes(lanes));
     }
 }

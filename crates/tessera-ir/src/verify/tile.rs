@@ -64,7 +64,12 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             let element = element(site, 0, 1)?;
             site.result_is(0, &element)
         }
-        TileOp::StoreElement {} => element(site, 1, 2).and_then(|element| value_is(site, 0, &element)),
+        TileOp::StoreElement { relaxed } => {
+            let element = element(site, 1, 2)?;
+            let shared = !relaxed || site.operand(1).as_shared().is_some();
+            ensure!(shared, "ir-attribute", "registers are one thread's, whose stores are in order");
+            value_is(site, 0, &element)
+        }
         TileOp::LoadVector { .. } => load_vector(site),
         TileOp::StoreVector { .. } => store_vector(site),
         TileOp::Prefetch {} => {
@@ -78,6 +83,8 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
 
         TileOp::WarpReduce { combine, redux, .. } => warp_reduce(site, *combine, *redux),
         TileOp::Shuffle { .. } => shuffle(site),
+        TileOp::MatchAny { bits } => match_any(site, *bits),
+        TileOp::Popcount {} => word(site, "bits are counted of"),
 
         TileOp::MmaFragment { .. } => mma_fragment(site, false),
         TileOp::MmaFragmentSparse { .. } => mma_fragment(site, true),
@@ -321,6 +328,19 @@ fn shuffle(site: &Site<'_>) -> Rule {
     whole_warps(site)?;
     value_is(site, 1, &Type::scalar(DType::I32))?;
     site.result_is(0, ty)
+}
+
+fn match_any(site: &Site<'_>, bits: u32) -> Rule {
+    ensure!((1..=32).contains(&bits), "ir-attribute", "a word has 1 to 32 bits to compare, not {bits}");
+    whole_warps(site)?;
+    word(site, "lanes are matched by")
+}
+
+/// An integer of 32 bits, and another one as the result.
+fn word(site: &Site<'_>, what: &str) -> Rule {
+    let number = Type::scalar(DType::I32);
+    ensure!(*site.operand(0) == number, "ir-operand-type", "{what} one `i32` a lane, not `{}`", site.operand(0));
+    site.result_is(0, &number)
 }
 
 /// A product of fragments; `sparse` where its left factor is stored by half.

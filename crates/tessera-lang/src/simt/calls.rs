@@ -189,6 +189,19 @@ impl Check<'_> {
                 let [at, lane] = self.operands(bound, span)?;
                 self.exchange(kind, &at, &lane, span)
             }
+            Function::MatchAny => {
+                self.whole_warps(name, span)?;
+                let [at] = self.operands(&bound[..1], span)?;
+                let bits = bound[1].first().map_or(Ok(32), |expr| self.count_of(expr, "the number of bits", 1..=32))?;
+                let kind = ExpressionKind::MatchAny(bits, Box::new(self.int32(name, &at)?));
+                Ok(Item::Value(self.now(Expression { kind, dtype: DType::I32, uniform: false, span })))
+            }
+            Function::Popcount => {
+                let [at] = self.operands(bound, span)?;
+                let value = self.int32(name, &at)?;
+                let (uniform, kind) = (value.uniform, ExpressionKind::Popcount(Box::new(value)));
+                Ok(Item::Value(Expression { kind, dtype: DType::I32, uniform, span }))
+            }
             Function::Unary(unary) => self.operands(bound, span).and_then(|[at]| value::unary(unary, name, &at, span)),
             Function::Max => self.operands(bound, span).and_then(|[a, b]| value::binary(Binary::Max, name, &a, &b, span)),
             Function::Min => self.operands(bound, span).and_then(|[a, b]| value::binary(Binary::Min, name, &a, &b, span)),
@@ -281,6 +294,18 @@ impl Check<'_> {
         let dtype = value.dtype;
         let kind = ExpressionKind::Shuffle(kind, Box::new([value, from]));
         Ok(Item::Value(self.now(Expression { kind, dtype, uniform: false, span })))
+    }
+
+    /// An integer of 32 bits.
+    fn int32(&self, name: &str, at: &At) -> Res<Expression> {
+        let value = self.scalar(at)?;
+        if value.dtype.is_integer() && value.dtype.bits() == 32 {
+            return Ok(value);
+        }
+        Err(Box::new(
+            Diagnostic::error(id::ARGUMENT_TYPE, at.1, format!("`tile.{name}` takes an integer of 32 bits"))
+                .label(format!("this is {}", at.0.describe())),
+        ))
     }
 
     /// A number or run-time value as a value.

@@ -11,7 +11,7 @@ use tessera_ir::{Diagnostic, Span};
 use tessera_types::DType;
 
 use super::env::Item;
-use super::program::{Addressed, Memory, Place, Statement};
+use super::program::{Addressed, Memory, Place, Space, Statement};
 use super::{Check, Res};
 use crate::ast::Expr;
 use crate::diagnostics::id;
@@ -110,8 +110,11 @@ impl Check<'_> {
             Some(expr) => self.word(expr, "order", orders)?,
             None => implied,
         };
-        if let Memory::Allocation(_) = place.memory
+        // Elements that different threads store in shared memory, or of which any may stay, need no barriers between them.
+        let is_relaxed_store = orders == STORES && place.order == MemoryOrder::Relaxed && written(1).is_none();
+        if let Memory::Allocation(at) = place.memory
             && let Some(expr) = written(0).or(written(1))
+            && !(is_relaxed_store && self.allocations[at].space == Space::Shared)
         {
             return Err(Box::new(
                 Diagnostic::error(
@@ -120,7 +123,9 @@ impl Check<'_> {
                     "only arrays in global memory are accessed in an order of their own",
                 )
                 .also(place.span, "this is memory of the block")
-                .help("`tile.barrier()` orders what the threads of a block do"),
+                .help(
+                    "`tile.barrier()` orders what the threads of a block do; stores that need no order are `order=\"relaxed\"`",
+                ),
             ));
         }
         let Some(expr) = written(1) else { return Ok(()) };

@@ -204,6 +204,10 @@ pub enum ExpressionKind {
     WarpReduce(Combine, Box<Expression>),
     /// The value of another thread of the warp.
     Shuffle(Shuffle, Box<[Expression; 2]>),
+    /// The lanes of the warp whose value has the same lowest bits, of which there are so many.
+    MatchAny(u32, Box<Expression>),
+    /// How many bits are set.
+    Popcount(Box<Expression>),
     /// An atomic update; the old element.
     Atomic(AtomicMode, Box<Place>, Box<Expression>),
     /// An atomic compare and swap (expected, desired); the old element.

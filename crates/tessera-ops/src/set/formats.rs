@@ -14,7 +14,7 @@ use std::ops::Range;
 use tessera_types::{DType, Policy, Storage};
 
 use super::scan::{self, LookBack};
-use super::sort::{Cut, Values};
+use super::sort::{Cut, Keys, Values};
 use super::sparse;
 use crate::draw::Draw;
 use crate::operator::{
@@ -284,12 +284,13 @@ fn plan_by_columns(problem: &Problem, policy: Policy, machine: Machine) -> Resul
     let work = ["sorted", "other_keys", "order", "other_order", "of_elements"];
     tensors.extend(work.map(|name| array(name, Role::Workspace)));
     // Elements in the order of their columns, those of a column in the order of rows.
-    let (cut, own) = (Cut::of(pattern.elements, machine), tensors.len());
-    tensors.extend(cut.tensors());
     let bits = usize::BITS - pattern.columns.saturating_sub(1).leading_zeros();
+    let (cut, own) = (Cut::of(pattern.elements, bits, machine), tensors.len());
+    tensors.extend(cut.tensors());
+    let keys = Keys { tensors: [1, 6, 7], floats: false };
     let mut launches = match pattern.elements {
         0 => Vec::new(),
-        _ => cut.passes(bits, [1, 6, 7], ([1, 8, 9], Values::Places), own)?,
+        _ => cut.launches(keys, ([1, 8, 9], Values::Places), own)?,
     };
     let of_elements = vec![("row_offsets", Argument::Tensor(2)), ("rows", Argument::Tensor(10))];
     let offsets = vec![("rows", Argument::Tensor(6)), ("row_offsets", Argument::Tensor(5))];

@@ -176,17 +176,6 @@ pub(crate) fn numbered(elements: u128) -> Result<(), Unsupported> {
     }
 }
 
-/// The prefix sums before each element of counts: tensor `from` to tensor `to`, with the look-back's tensors from `first` on.
-pub(crate) fn of_counts(back: LookBack, [from, to, first]: [usize; 3]) -> Result<LaunchSpec, Unsupported> {
-    let arguments = [
-        ("x", Argument::Tensor(from)),
-        ("y", Argument::Tensor(to)),
-        ("ACC", Argument::Type(DType::I32)),
-        ("EXCLUSIVE", Argument::Bool(true)),
-    ];
-    back.launch("scan", first, arguments)
-}
-
 /// Zeros behind as many elements of a tensor as element `at` of another one says.
 pub(crate) fn clear_behind([count, at]: [usize; 2], tensor: usize, len: usize) -> Result<LaunchSpec, Unsupported> {
     let arguments = vec![

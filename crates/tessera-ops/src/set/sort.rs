@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tessera_types::{DType, Policy, Storage};
 
-use super::scan::{self, LookBack};
+use super::scan;
 use crate::draw::Draw;
 use crate::operator::{
     Argument, Expected, Fill, Inputs, KernelFile, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec,
@@ -57,14 +57,18 @@ const VARIANTS: [&str; 3] = ["keys", "values", "order"];
 /// Bits of a digit, and what digits there are.
 const BITS: u32 = 8;
 const DIGITS: usize = 256;
-/// Keys of a tile, as the kernels' file says, and tiles that a block takes where there are many: more have fewer counts to add up.
-const TILE: usize = 2048;
-const TILES: usize = 8;
-/// Blocks from which on each takes several tiles: as many as there is room for on a device, and for the cores of a CPU.
+/// Threads of a block that moves keys, and keys of each where there are many or few: more keys stand in longer runs of a digit, which are written
+/// together, and fewer make more blocks.
+const THREADS: usize = 512;
+const MANY_ITEMS: usize = 16;
+const FEW_ITEMS: usize = 4;
+/// Blocks of many keys a thread that there have to be.
+const MANY: usize = 128;
+/// Keys that a block counts together, as the kernels' file says.
+const COUNTED: usize = 2048;
+/// Blocks from which on each counts more of them: as many as there is room for on a device, and for the cores of a CPU.
 const ENOUGH: usize = 1024;
 const CPU_ENOUGH: usize = 4;
-/// Elements of a tile where floats become integers.
-const CONVERTED: usize = 2048;
 
 fn problem(n: u64, variant: &str) -> Problem {
     Problem::new(&[("n", n)], variant)
@@ -88,74 +92,86 @@ fn draw(draw: &mut Draw<'_>) -> Problem {
     problem(draw.extent(draw.elements().min(1 << 18)), variant)
 }
 
-/// How keys are cut into blocks, and the look-back over all their counts.
+/// How keys are cut into blocks, and how many passes over them there are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
-    part: usize,
+    passes: usize,
+    /// Keys of a thread that moves them, and blocks of such.
+    items: usize,
     blocks: usize,
-    back: LookBack,
+    /// Keys of a block that counts digits, and blocks of such.
+    part: usize,
+    counting: usize,
+}
+
+/// Keys as they come, on their way, and as they leave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keys {
+    /// Where they come from, go to, and pass by: tensors of 32 bits.
+    pub(crate) tensors: [usize; 3],
+    /// True where they come and leave as floats.
+    pub(crate) floats: bool,
 }
 
 impl Cut {
-    pub(crate) fn of(n: usize, machine: Machine) -> Cut {
+    /// For so many keys, of which so many bits tell them apart.
+    pub(crate) fn of(n: usize, bits: u32, machine: Machine) -> Cut {
+        let items = if n >= MANY * THREADS * MANY_ITEMS { MANY_ITEMS } else { FEW_ITEMS };
         let enough = match machine {
             Machine::Cpu => CPU_ENOUGH,
             Machine::Gpu(_) => ENOUGH,
         };
-        let tiles = n.div_ceil(TILE).div_ceil(enough).min(TILES);
-        let part = TILE * tiles.max(1);
-        let blocks = n.div_ceil(part);
-        Cut { part, blocks, back: LookBack::of(blocks * DIGITS, (DType::I32, scan::FEW), machine) }
+        let part = COUNTED * n.div_ceil(COUNTED).div_ceil(enough).max(1);
+        Cut {
+            passes: bits.div_ceil(BITS).max(1) as usize,
+            items,
+            blocks: n.div_ceil(THREADS * items),
+            part,
+            counting: n.div_ceil(part),
+        }
     }
 
-    /// Counts of all digits in all blocks, where they begin, and what the look-back leaves.
-    pub(crate) fn tensors(self) -> impl Iterator<Item = TensorSpec> {
-        let array = |name| TensorSpec::new(name, DType::I32, [self.blocks * DIGITS], Role::Workspace);
-        [array("counts"), array("offsets")].into_iter().chain(self.back.tensors(DType::I32))
+    /// How many keys have each digit in each pass, and what blocks leave of a pass and of the next one.
+    pub(crate) fn tensors(self) -> [TensorSpec; 3] {
+        let words = |name| TensorSpec::new(name, DType::I32, [self.blocks * DIGITS], Role::Workspace);
+        let digits = TensorSpec::new("digits", DType::I32, [self.passes * DIGITS], Role::Counter);
+        [digits, words("words"), words("other_words")]
     }
 
-    /// One pass over the digit from bit `shift` on. `keys` and `values` are where they come from and where they go to; `own` is the first of
-    /// [`Cut::tensors`].
-    fn pass(
+    /// The count and all passes. Values go where keys go, each by a tensor of its own; `own` is the first of [`Cut::tensors`].
+    pub(crate) fn launches(
         self,
-        shift: u32,
-        keys: [usize; 2],
-        (values, kind): ([usize; 2], Values),
-        own: usize,
-    ) -> Result<[LaunchSpec; 3], Unsupported> {
-        let constants =
-            [("SHIFT", i64::from(shift)), ("PART", self.part as i64)].map(|(name, value)| (name, Argument::Int(value)));
-        let tensor = |(name, at): (&'static str, usize)| (name, Argument::Tensor(at));
-        let grid = rows::grid(self.blocks, 1)?;
-        let count = [("keys", keys[0]), ("counts", own)].map(tensor).into_iter().chain(constants).collect();
-        let move_to =
-            [("keys", keys[0]), ("values", values[0]), ("offsets", own + 1), ("new_keys", keys[1]), ("new_values", values[1])];
-        let kind = [("VALUES", Argument::Int(kind as i64))];
-        let moved = move_to.map(tensor).into_iter().chain(constants).chain(kind).collect();
-        Ok([
-            LaunchSpec::new("count_digits", count, grid).of_file(FILE),
-            scan::of_counts(self.back, [own, own + 1, own + 2])?,
-            LaunchSpec::new("move", moved, grid).of_file(FILE),
-        ])
-    }
-
-    /// All passes over keys of so many bits. `keys` and `values` come from the first of the tensors and go to the second one, by way of the third.
-    pub(crate) fn passes(
-        self,
-        bits: u32,
-        keys: [usize; 3],
+        keys: Keys,
         (values, kind): ([usize; 3], Values),
         own: usize,
     ) -> Result<Vec<LaunchSpec>, Unsupported> {
-        let passes = bits.div_ceil(BITS).max(1);
-        let mut launches = Vec::new();
-        let mut at = 0;
-        for pass in 0..passes {
+        let int = |(name, value): (&'static str, usize)| (name, Argument::Int(value as i64));
+        let tensor = |(name, at): (&'static str, usize)| (name, Argument::Tensor(at));
+        let counted = [("keys", keys.tensors[0]), ("digits", own), ("words", own + 1)].map(tensor).into_iter();
+        let counted = counted.chain([("PASSES", self.passes), ("PART", self.part)].map(int));
+        let counted = counted.chain([("FLOATS", Argument::Bool(keys.floats))]).collect();
+        let mut launches = vec![LaunchSpec::new("count_digits", counted, rows::grid(self.counting, 1)?).of_file(FILE)];
+        let mut from = 0;
+        for pass in 0..self.passes {
             // The last one goes to the second tensor, and they take turns.
-            let to = if (passes - pass) % 2 == 1 { 1 } else { 2 };
+            let to = if (self.passes - pass) % 2 == 1 { 1 } else { 2 };
             let kind = if pass > 0 && kind == Values::Places { Values::Given } else { kind };
-            launches.extend(self.pass(pass * BITS, [keys[at], keys[to]], ([values[at], values[to]], kind), own)?);
-            at = to;
+            let arrays = [
+                ("keys", keys.tensors[from]),
+                ("values", values[from]),
+                ("digits", own),
+                ("words", own + 1 + pass % 2),
+                ("next_words", own + 2 - pass % 2),
+                ("new_keys", keys.tensors[to]),
+                ("new_values", values[to]),
+            ];
+            let numbers = [("PASS", pass), ("ITEMS", self.items), ("VALUES", kind as usize)];
+            let ends = [("FROM_FLOATS", pass == 0), ("TO_FLOATS", pass + 1 == self.passes)];
+            let ends = ends.map(|(name, is_end)| (name, Argument::Bool(keys.floats && is_end)));
+            let arguments = arrays.map(tensor).into_iter().chain(numbers.map(int)).chain(ends).collect();
+            let launch = LaunchSpec::new("move", arguments, rows::grid(self.blocks, 1)?).of_file(FILE);
+            launches.push(LaunchSpec { threads: Some(THREADS as u32), ..launch });
+            from = to;
         }
         Ok(launches)
     }
@@ -191,15 +207,10 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     }
     let mut tensors = vec![x, array("y", dtype, Role::Output)];
     let mut outputs = vec![OutputRows { tensor: 1, rows: 1, row_len: n, exact: true }];
-    // Keys come from, go to, and pass by.
-    let mut keys = [0, 1, 2];
     tensors.push(array("other_keys", DType::I32, Role::Workspace));
-    if floats {
-        keys = [3, 4, 2];
-        tensors.extend(["ordered_keys", "sorted_keys"].map(|name| array(name, DType::I32, Role::Workspace)));
-    }
+    let keys = Keys { tensors: [0, 1, 2], floats };
     let first = tensors.len();
-    let mut values = [keys[0], first, first];
+    let mut values = [first; 3];
     if kind == Values::Nothing {
         // The kernel has a place for values, and writes none.
         tensors.push(TensorSpec::new("no_values", DType::I32, [1], Role::Workspace));
@@ -211,23 +222,14 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
             values = [first, first + 1, first + 2];
         } else {
             tensors.extend([array("order", DType::I32, Role::Output), array("other_values", DType::I32, Role::Workspace)]);
-            values = [keys[0], first, first + 1];
+            values = [first, first, first + 1];
         }
         outputs.push(OutputRows { tensor: values[1], rows: 1, row_len: n, exact: true });
     }
-    let cut = Cut::of(n, machine);
+    let cut = Cut::of(n, i32::BITS, machine);
     let own = tensors.len();
     tensors.extend(cut.tensors());
-    let convert = |from: usize, to: usize| -> Result<LaunchSpec, Unsupported> {
-        let arguments =
-            vec![("x", Argument::Tensor(from)), ("y", Argument::Tensor(to)), ("SIZE", Argument::Int(CONVERTED as i64))];
-        Ok(LaunchSpec::new("ordered", arguments, rows::grid(n, CONVERTED)?))
-    };
-    let mut launches = cut.passes(i32::BITS, keys, (values, kind), own)?;
-    if floats {
-        launches.insert(0, convert(0, 3)?);
-        launches.push(convert(4, 1)?);
-    }
+    let launches = cut.launches(keys, (values, kind), own)?;
     let key_bytes = packed_bytes(dtype, n as u64);
     let value_bytes = packed_bytes(DType::I32, n as u64);
     Ok(Plan {

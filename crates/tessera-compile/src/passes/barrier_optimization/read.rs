@@ -22,6 +22,10 @@ use super::place::{Access, Memory, Who};
 use super::program::{AccessId, Kind, List, ListId, Node, NodeId, Program};
 use tessera_analysis::memory::root;
 
+/// Kinds of atomic accesses to shared memory, each of which may change places with its like.
+const UPDATED: u32 = u32::MAX;
+const RELAXED: u32 = u32::MAX - 1;
+
 /// A function on its way to a program.
 pub(super) struct Reader<'f> {
     pub(super) func: &'f Func,
@@ -243,9 +247,10 @@ impl Reader<'_> {
             match touch.effect.queue.filter(|_| touch.space == Space::Shared) {
                 None | Some(Queue::Loads) => {
                     let access = self.touch(op, list, memory, writes, who);
-                    if touch.effect.does == Does::Update {
-                        self.program.accesses[access].atomic = Some(u32::MAX);
-                    }
+                    self.program.accesses[access].atomic = match data.kind {
+                        OpKind::Tile(TileOp::StoreElement { relaxed: true }) => Some(RELAXED),
+                        _ => (touch.effect.does == Does::Update).then_some(UPDATED),
+                    };
                 }
                 Some(Queue::Copies) => {
                     let access = self.access(memory, writes, who);

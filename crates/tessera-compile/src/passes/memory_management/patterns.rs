@@ -254,7 +254,7 @@ impl Walk<'_> {
                 self.note(data.one(1), loops, layout.map(|layout| Moves::Stored { layout }));
             }
             OpKind::Tile(TileOp::LoadElement {}) => self.elements(data.one(0), data.group(1), loops),
-            OpKind::Tile(TileOp::StoreElement {}) => self.elements(data.one(1), data.group(2), loops),
+            OpKind::Tile(TileOp::StoreElement { .. }) => self.elements(data.one(1), data.group(2), loops),
             OpKind::Tile(TileOp::AtomicElement { .. }) => self.elements(data.one(1), data.group(2), loops),
             OpKind::Tile(TileOp::AtomicCasElement {}) => self.elements(data.one(2), data.group(3), loops),
             OpKind::Tile(TileOp::CopyAsync { .. }) => self.keep_whole(data.one(2), 16),

@@ -80,7 +80,7 @@ impl<'f> Context<'f> {
             OpKind::Schedule(ScheduleOp::LoadPtrTko { order: MemoryOrder::Weak, cache, .. }) => (data.one(0), false, *cache),
             OpKind::Schedule(ScheduleOp::StorePtrTko { order: MemoryOrder::Weak, cache, .. }) => (data.one(0), true, *cache),
             OpKind::Tile(TileOp::LoadElement {}) => return self.element(op, data.one(0), data.group(1), false),
-            OpKind::Tile(TileOp::StoreElement {}) => return self.element(op, data.one(1), data.group(2), true),
+            OpKind::Tile(TileOp::StoreElement { relaxed: false }) => return self.element(op, data.one(1), data.group(2), true),
             _ => return None,
         };
         let masked = if stores { data.optional(2) } else { data.optional(1) };

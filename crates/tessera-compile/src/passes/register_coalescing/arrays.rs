@@ -98,7 +98,7 @@ fn chosen(func: &Func, op: Op) -> Option<(Value, usize)> {
     let data = &func.ops[op];
     let (array, indices) = match &data.kind {
         OpKind::Tile(TileOp::LoadElement {}) => (data.one(0), data.group(1)),
-        OpKind::Tile(TileOp::StoreElement {}) => (data.one(1), data.group(2)),
+        OpKind::Tile(TileOp::StoreElement { .. }) => (data.one(1), data.group(2)),
         _ => return None,
     };
     let Type::Registers(tile) = func.ty(array) else { return None };
@@ -151,7 +151,7 @@ impl Walk<'_> {
     /// The variables that operations write, in order.
     fn written(&self, block: Block, found: &mut Vec<Slot>) {
         for &op in &self.func.blocks[block].ops {
-            let stores = matches!(self.func.ops[op].kind, OpKind::Tile(TileOp::StoreElement {}));
+            let stores = matches!(self.func.ops[op].kind, OpKind::Tile(TileOp::StoreElement { .. }));
             found.extend(self.slot(op).filter(|_| stores));
             for &region in &self.func.ops[op].regions {
                 self.written(region, found);
@@ -193,7 +193,7 @@ impl Walk<'_> {
                 self.map.insert(result, self.held[slot]);
                 return false;
             }
-            OpKind::Tile(TileOp::StoreElement {}) => {
+            OpKind::Tile(TileOp::StoreElement { .. }) => {
                 let Some(slot) = self.slot(op) else { return true };
                 self.held[slot] = self.func.ops[op].one(0);
                 return false;

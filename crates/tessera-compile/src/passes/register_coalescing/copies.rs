@@ -87,7 +87,7 @@ fn loaded(func: &Func, op: Op) -> Option<(Value, &[Value], Value)> {
 
 fn stored(func: &Func, op: Op) -> Option<(Value, &[Value], Value)> {
     let data = &func.ops[op];
-    let is = matches!(data.kind, OpKind::Tile(TileOp::StoreElement {})) && length(func, data.one(1)).is_some();
+    let is = matches!(data.kind, OpKind::Tile(TileOp::StoreElement { .. })) && length(func, data.one(1)).is_some();
     is.then(|| (data.one(1), data.group(2), data.one(0)))
 }
 
@@ -237,7 +237,7 @@ impl Flow {
             }
             let reads = !inner.contains(&op)
                 && func.ops[op].used().any(|used| used == array)
-                && !matches!(func.ops[op].kind, OpKind::Tile(TileOp::StoreElement {}));
+                && !matches!(func.ops[op].kind, OpKind::Tile(TileOp::StoreElement { .. }));
             if reads {
                 return true;
             }

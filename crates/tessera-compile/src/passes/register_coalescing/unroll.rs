@@ -81,7 +81,7 @@ fn over_registers(func: &Func, ops: &[Op], counters: &FxHashMap<Value, (Op, u64)
         let data = &func.ops[op];
         let (array, indices) = match &data.kind {
             OpKind::Tile(TileOp::LoadElement {}) => (data.one(0), data.group(1)),
-            OpKind::Tile(TileOp::StoreElement {}) => (data.one(1), data.group(2)),
+            OpKind::Tile(TileOp::StoreElement { .. }) => (data.one(1), data.group(2)),
             _ => continue,
         };
         if !matches!(func.ty(array), Type::Registers(_)) {

@@ -65,7 +65,7 @@ impl Emit<'_> {
                 }
                 Memory::Allocation(buffer) => {
                     let (buffer, index) = self.element_at(buffer, place, &index)?;
-                    self.tile_op(TileOp::StoreElement {}, &[&[value], &[buffer], &index], []);
+                    self.tile_op(TileOp::StoreElement { relaxed: false }, &[&[value], &[buffer], &index], []);
                 }
             }
         }

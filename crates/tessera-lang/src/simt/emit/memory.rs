@@ -1,7 +1,7 @@
 //! Elements of arrays: addresses, loads, stores, atomic updates, asynchronous copies.
 
 use smallvec::SmallVec;
-use tessera_ir::attrs::{Assumption, AtomicMode, CacheHint, MemoryScope};
+use tessera_ir::attrs::{Assumption, AtomicMode, CacheHint, MemoryOrder, MemoryScope};
 use tessera_ir::{IndexType, ParamKind, ScheduleOp, Shape, TileOp, Type, Value};
 use tessera_types::DType;
 
@@ -18,7 +18,9 @@ pub(super) fn each_place(list: &[Statement], visit: &mut impl FnMut(&Place)) {
             ExpressionKind::Unary(_, x)
             | ExpressionKind::Convert(x)
             | ExpressionKind::Bits(x)
-            | ExpressionKind::WarpReduce(_, x) => value(x, visit),
+            | ExpressionKind::WarpReduce(_, x)
+            | ExpressionKind::MatchAny(_, x)
+            | ExpressionKind::Popcount(x) => value(x, visit),
             ExpressionKind::Binary(_, a, b) => {
                 value(a, visit);
                 value(b, visit);
@@ -201,7 +203,8 @@ impl Emit<'_> {
             }
             Memory::Allocation(position) => {
                 let (buffer, index) = self.element(position, place)?;
-                self.tile_op(TileOp::StoreElement {}, &[&[value], &[buffer], &index], []);
+                let relaxed = place.order == MemoryOrder::Relaxed;
+                self.tile_op(TileOp::StoreElement { relaxed }, &[&[value], &[buffer], &index], []);
             }
         }
         Ok(())

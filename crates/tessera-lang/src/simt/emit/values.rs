@@ -31,7 +31,9 @@ fn traps(value: &Expression) -> bool {
             let shifts = matches!(op, Binary::Shl | Binary::Shr) && known(b).is_none();
             divides || shifts || traps(a) || traps(b)
         }
-        ExpressionKind::Unary(_, a) | ExpressionKind::Convert(a) | ExpressionKind::Bits(a) => traps(a),
+        ExpressionKind::Unary(_, a) | ExpressionKind::Convert(a) | ExpressionKind::Bits(a) | ExpressionKind::Popcount(a) => {
+            traps(a)
+        }
         ExpressionKind::Fma(parts) | ExpressionKind::Select(parts) => parts.iter().any(traps),
         ExpressionKind::Constant(_)
         | ExpressionKind::Local(_)
@@ -41,6 +43,7 @@ fn traps(value: &Expression) -> bool {
         ExpressionKind::Load(_)
         | ExpressionKind::WarpReduce(..)
         | ExpressionKind::Shuffle(..)
+        | ExpressionKind::MatchAny(..)
         | ExpressionKind::Atomic(..)
         | ExpressionKind::CompareSwap(..) => true,
     }
@@ -127,6 +130,16 @@ impl Emit<'_> {
                 };
                 self.walk.span = span;
                 self.tile_value(TileOp::Shuffle { mode }, &[&[x.value], &[lane.value]], scalar)
+            }
+            ExpressionKind::MatchAny(bits, x) => {
+                let x = self.value(x)?;
+                self.walk.span = span;
+                self.tile_value(TileOp::MatchAny { bits: *bits }, &[&[x.value]], scalar)
+            }
+            ExpressionKind::Popcount(x) => {
+                let x = self.value(x)?;
+                self.walk.span = span;
+                self.tile_value(TileOp::Popcount {}, &[&[x.value]], scalar)
             }
             ExpressionKind::Atomic(mode, place, x) => {
                 let x = self.value(x)?.value;
