@@ -28,7 +28,8 @@ pub(super) fn cut(func: &mut Func, arch: Arch) -> bool {
     let mut changed = false;
     for block in func.linked_blocks() {
         let Some((slot, behind)) = slot(func, block) else { continue };
-        for load in func.blocks[block].ops[behind..].to_vec() {
+        let loads: Vec<Op> = func.blocks[block].ops[behind..].to_vec();
+        for load in loads {
             if let Some(view) = narrow(func, load, &slot) {
                 replace(func, (block, load), view);
                 changed = true;

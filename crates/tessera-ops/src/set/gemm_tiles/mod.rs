@@ -295,6 +295,10 @@ fn fitting(product: Product, arch: Arch, thin: Thin, take: &mut dyn FnMut(f64, C
             if product.may.banded && !(BAND.is_multiple_of(of_a_band) && is_held) {
                 continue;
             }
+            // What is added comes in 2, 4 or 8 portions; threads that load it for large tiles have few registers left.
+            if product.may.added && rows * columns > TEAM && !columns.is_power_of_two() {
+                continue;
+            }
             // What threads bring and turn leaves no registers for them.
             if !vectors && !columns.is_power_of_two() {
                 continue;

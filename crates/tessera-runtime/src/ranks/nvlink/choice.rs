@@ -27,7 +27,9 @@ impl Choice {
     ///
     /// A line costs twice the bytes and saves a flag's way (2 us); a second shot costs a flag's way and saves bytes. At 300 GB/s a
     /// flag's way is worth 600 KiB. For two ranks that was measured (`results/collectives/nvlink-2-h200.txt`): lines are the fastest up to
-    /// 256 KiB, one shot up to 8 MiB, and all of them faster than NCCL up to 16 MiB. For more it is a model.
+    /// 256 KiB, one shot up to 8 MiB, and all of them faster than NCCL up to 16 MiB. For four (`nvlink-4-h200.txt`) lines are up to 128 KiB and not at
+    /// 256, one shot at 512 KiB and not at 1 MiB, and all are faster than NCCL up to 16 MiB. For other numbers the thresholds go with what the
+    /// others send.
     pub fn of_ranks(ranks: usize) -> Choice {
         let others = ranks.saturating_sub(1).max(1) as u64;
         let total = 16 << 20;
