@@ -64,20 +64,10 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             let element = element(site, 0, 1)?;
             site.result_is(0, &element)
         }
-        TileOp::StoreElement { relaxed } => {
-            let element = element(site, 1, 2)?;
-            let shared = !relaxed || site.operand(1).as_shared().is_some();
-            ensure!(shared, "ir-attribute", "registers are one thread's, whose stores are in order");
-            value_is(site, 0, &element)
-        }
+        TileOp::StoreElement { relaxed } => store_element(site, *relaxed),
         TileOp::LoadVector { .. } => load_vector(site),
         TileOp::StoreVector { .. } => store_vector(site),
-        TileOp::Prefetch {} => {
-            let ty = site.operand(0);
-            let pointer = ty.is_scalar() && ty.as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));
-            ensure!(pointer, "ir-operand-type", "brings what a pointer points to nearer, not `{ty}`");
-            Ok(())
-        }
+        TileOp::Prefetch {} => prefetch(site),
         TileOp::AtomicElement { mode } => atomic_element(site, *mode),
         TileOp::AtomicCasElement {} => compare_and_swap(site),
 
@@ -115,13 +105,7 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
         TileOp::Advance {} => at(site, 0).and_then(|_| site.result_is(0, &Type::Cursor)),
         TileOp::Skip {} => skip(site),
         TileOp::Acquire {} | TileOp::Wait {} | TileOp::Release {} => at(site, 0).map(|_| ()),
-        TileOp::Commit { bytes } => {
-            let ring = at(site, 0)?;
-            let most = ring.slots.iter().map(SharedType::bytes).sum::<u64>();
-            let right = bytes.is_none_or(|bytes| bytes > 0 && u64::from(bytes) <= most);
-            ensure!(right, "ir-attribute", "a slot of {most} bytes does not become full by {}", bytes.unwrap_or(0));
-            Ok(())
-        }
+        TileOp::Commit { bytes } => commit(site, *bytes),
         TileOp::Slot { buffer } => slot(site, *buffer),
 
         TileOp::TmaLoad { blocks } => {
@@ -159,6 +143,30 @@ pub(super) fn check(site: &Site<'_>, kind: &TileOp) -> Rule {
             Ok(())
         }
     }
+}
+
+fn store_element(site: &Site<'_>, relaxed: bool) -> Rule {
+    let element = element(site, 1, 2)?;
+    let shared = !relaxed || site.operand(1).as_shared().is_some();
+    ensure!(shared, "ir-attribute", "registers are one thread's, whose stores are in order");
+    value_is(site, 0, &element)
+}
+
+fn prefetch(site: &Site<'_>) -> Rule {
+    let ty = site.operand(0);
+    let pointer = ty.is_scalar() && ty.as_tile().is_some_and(|tile| matches!(tile.elem, Elem::Ptr(_)));
+    ensure!(pointer, "ir-operand-type", "brings what a pointer points to nearer, not `{ty}`");
+    Ok(())
+}
+
+/// What fills a part of a slot is no more than the slot, and not nothing.
+fn commit(site: &Site<'_>, bytes: Option<u32>) -> Rule {
+    let ring = at(site, 0)?;
+    let Some(bytes) = bytes else { return Ok(()) };
+    let most = ring.slots.iter().map(SharedType::bytes).sum::<u64>();
+    let right = bytes > 0 && u64::from(bytes) <= most;
+    ensure!(right, "ir-attribute", "a slot of {most} bytes does not become full by {bytes}");
+    Ok(())
 }
 
 pub(super) fn shared<'m>(site: &Site<'m>, position: usize) -> Result<&'m SharedType, Wrong> {
