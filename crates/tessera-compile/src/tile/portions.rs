@@ -8,9 +8,12 @@
 //! %r = cat (cat %p0, %p1), (cat %p2, %p3)
 //! ```
 //! **Predicate.** The tile stands behind the loop in its block, has the rows and the type of a left factor that the copy engine brings, lies in memory as
-//! that does, and is 2, 4 or 8 times as wide. Nothing is ordered with its load, and no product takes it.
+//! that does, and is 2, 4 or 8 times as wide. Nothing is ordered with its load, and no product takes it. Blocks do not share the rounds of a tile: what
+//! is left of its sums is spread over them in other ways.
 
-use tessera_ir::{Block, Builder, Func, Op, OpKind, ScheduleOp, SharedType, TileType, TileViewType, Type, Value, ViewKind, bug};
+use tessera_ir::{
+    Block, Builder, Func, Op, OpKind, ScheduleOp, SharedType, Sharing, TileType, TileViewType, Type, Value, ViewKind, bug,
+};
 
 use super::feed::{brought, looked_at};
 use super::numbers::Numbers;
@@ -22,7 +25,7 @@ const MOST: u32 = 8;
 
 /// Cuts every load that is so.
 pub(super) fn cut(func: &mut Func, arch: Arch) -> bool {
-    if !arch.has_wgmma() {
+    if !arch.has_wgmma() || matches!(func.hints.shares(), Sharing::Rounds | Sharing::Cluster) {
         return false;
     }
     let mut changed = false;
