@@ -59,25 +59,44 @@ fn whole(a: &Tensor, b: &Tensor) -> Tensor {
 /// Element types of factors and of results; of sums up to 256 bf16 has all integers.
 const TYPES: [[DType; 2]; 3] = [[DType::F32; 2], [DType::BF16, DType::F32], [DType::F16, DType::F16]];
 
-#[test]
-fn rows_that_come_meanwhile_are_multiplied() {
-    for (ranks, [dtype, result]) in [1, 2, 3, 4].into_iter().zip(TYPES.into_iter().cycle()) {
-        let (m, n, k) = (40, 24, 36);
-        let all: Vec<(Tensor, Tensor)> =
-            (0..3).map(|call| (array(dtype, &[m * ranks, k], 10 + call), array(dtype, &[k, n * ranks], 20 + call))).collect();
+/// A program that is queued and waited for.
+type Run = Box<dyn FnMut()>;
+
+/// A program and how its arrays are cut: `rows`, `columns` and `depth` of the whole product are those of a rank, times as many as there are ranks where an
+/// array is cut along them.
+struct Case {
+    ranks: &'static [usize],
+    of_rank: [usize; 3],
+    /// Which of the three grow with the ranks.
+    grow: [bool; 3],
+    /// The axes along which ranks have parts of A, of B and of the whole product.
+    axes: [usize; 3],
+    /// The rows and columns that a rank gets, of those of the whole product.
+    result: fn([usize; 2], usize) -> [usize; 2],
+    program: fn(&mut NvlinkCommunicator, [&Tensor; 3]) -> Run,
+}
+
+/// Several calls in a row, each with other numbers, so that the sets take turns: each gives its ranks' parts of the whole product.
+fn agrees(case: &Case) {
+    for (ranks, [dtype, result]) in case.ranks.iter().copied().zip(TYPES.into_iter().cycle()) {
+        let extent = |at: usize| case.of_rank[at] * if case.grow[at] { ranks } else { 1 };
+        let (m, n, k) = (extent(0), extent(1), extent(2));
+        let numbers_of = |call: u64| (array(dtype, &[m, k], 10 + call), array(dtype, &[k, n], 20 + call));
+        let all: Vec<(Tensor, Tensor)> = (0..3).map(numbers_of).collect();
         let got = on_ranks(ranks, |end| {
             let (rank, device) = (end.rank(), end.device().clone());
+            let parts = |(a, b): &(Tensor, Tensor)| (part(a, case.axes[0], ranks, rank), part(b, case.axes[1], ranks, rank));
             let on = |tensor: Tensor| tensor.to_device(&device).expect("a copy");
-            let (a, b) = (on(part(&all[0].0, 0, ranks, rank)), on(part(&all[0].1, 1, ranks, rank)));
-            let c = Tensor::zeros_on(result, &[m * ranks, n], &device).expect("room");
-            let mut program = GatheredProduct::new(end, [&a, &b, &c], PATIENCE).expect("a program");
-            // Several in a row, each with other numbers: the sets take turns.
+            let first = parts(&all[0]);
+            let (a, b) = (on(first.0), on(first.1));
+            let c = Tensor::zeros_on(result, &(case.result)([m, n], ranks), &device).expect("room");
+            let mut run = (case.program)(end, [&a, &b, &c]);
             all.iter()
-                .map(|(own_a, own_b)| {
-                    a.copy_from(&part(own_a, 0, ranks, rank)).expect("a copy");
-                    b.copy_from(&part(own_b, 1, ranks, rank)).expect("a copy");
-                    program.enqueue().expect("queued");
-                    program.wait().expect("all ranks");
+                .map(|whole| {
+                    let own = parts(whole);
+                    a.copy_from(&own.0).expect("a copy");
+                    b.copy_from(&own.1).expect("a copy");
+                    run();
                     numbers(&c)
                 })
                 .collect::<Vec<_>>()
@@ -85,41 +104,49 @@ fn rows_that_come_meanwhile_are_multiplied() {
         for (call, (a, b)) in all.iter().enumerate() {
             let want = whole(a, b);
             for (rank, got) in got.iter().enumerate() {
-                assert!(got[call] == numbers(&part(&want, 1, ranks, rank)), "{dtype}, rank {rank} of {ranks}, call {call}");
+                let part = numbers(&part(&want, case.axes[2], ranks, rank));
+                assert!(got[call] == part, "{dtype}, rank {rank} of {ranks}, call {call}");
             }
         }
     }
 }
 
 #[test]
-fn sums_are_stored_where_they_are_added() {
-    for (ranks, [dtype, result]) in [1, 2, 3, 4].into_iter().zip(TYPES.into_iter().cycle()) {
-        let (m, n, k) = (20, 48, 16);
-        let all: Vec<(Tensor, Tensor)> = (0..3)
-            .map(|call| (array(dtype, &[m * ranks, k * ranks], 30 + call), array(dtype, &[k * ranks, n], 40 + call)))
-            .collect();
-        let got = on_ranks(ranks, |end| {
-            let (rank, device) = (end.rank(), end.device().clone());
-            let on = |tensor: Tensor| tensor.to_device(&device).expect("a copy");
-            let (a, b) = (on(part(&all[0].0, 1, ranks, rank)), on(part(&all[0].1, 0, ranks, rank)));
-            let c = Tensor::zeros_on(result, &[m, n], &device).expect("room");
-            let mut program = ScatteredProduct::new(end, [&a, &b, &c], PATIENCE).expect("a program");
-            all.iter()
-                .map(|(own_a, own_b)| {
-                    a.copy_from(&part(own_a, 1, ranks, rank)).expect("a copy");
-                    b.copy_from(&part(own_b, 0, ranks, rank)).expect("a copy");
+fn rows_that_come_meanwhile_are_multiplied() {
+    agrees(&Case {
+        ranks: &[1, 2, 3, 4],
+        of_rank: [40, 24, 36],
+        grow: [true, true, false],
+        axes: [0, 1, 1],
+        result: |[m, n], ranks| [m, n / ranks],
+        program: |end, arrays| {
+            let mut program = GatheredProduct::new(end, arrays, PATIENCE).expect("a program");
+            Box::new(move || {
+                program.enqueue().expect("queued");
+                program.wait().expect("all ranks");
+            })
+        },
+    });
+}
+
+/// Few rows are one piece, many are two, the second of which is not of whole tiles here.
+#[test]
+fn sums_are_added_where_they_are_to_be() {
+    for (ranks, rows) in [(&[1, 2, 3, 4][..], 20), (&[2], 2100)] {
+        agrees(&Case {
+            ranks,
+            of_rank: [rows, 24, 16],
+            grow: [true, false, true],
+            axes: [1, 0, 0],
+            result: |[m, n], ranks| [m / ranks, n],
+            program: |end, arrays| {
+                let mut program = ScatteredProduct::new(end, arrays, PATIENCE).expect("a program");
+                Box::new(move || {
                     program.enqueue().expect("queued");
                     program.wait().expect("all ranks");
-                    numbers(&c)
                 })
-                .collect::<Vec<_>>()
+            },
         });
-        for (call, (a, b)) in all.iter().enumerate() {
-            let want = whole(a, b);
-            for (rank, got) in got.iter().enumerate() {
-                assert!(got[call] == numbers(&part(&want, 0, ranks, rank)), "{dtype}, rank {rank} of {ranks}, call {call}");
-            }
-        }
     }
 }
 
