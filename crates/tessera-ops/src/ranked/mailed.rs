@@ -19,7 +19,7 @@ use tessera_types::{DType, packed_bytes};
 
 use super::RankedError;
 use crate::call::Call;
-use crate::operator::{Machine, find};
+use crate::operator::Machine;
 use crate::set::gemm::GEMM;
 use crate::set::gemm_onto;
 
@@ -30,7 +30,7 @@ pub struct GatheredProduct {
     mailbox: Mailbox,
     device: DriverDevice,
     a: Tensor,
-    /// Where other ranks' rows lie, and what multiplies the rows of each rank; for each set.
+    /// What multiplies the rows of each rank, in each set.
     launches: [Vec<Vec<PreparedLaunch>>; 2],
 }
 
@@ -124,15 +124,14 @@ fn device_of(program: &'static str, communicator: &dyn Communicator, arrays: [&T
 
 /// A product by itself.
 fn product(a: &Tensor, b: &Tensor, c: &Tensor) -> Result<Vec<PreparedLaunch>, RankedError> {
-    let gemm = find("gemm").ok_or_else(|| RankedError::Parts { program: "product", why: "there is no `gemm`".into() })?;
     let tensors = vec![("A", a.clone()), ("B", b.clone()), ("C", c.clone())];
-    Ok(gemm.resolve(&Call { tensors, ..Call::default() })?.prepare(std::slice::from_ref(c), &CompileOptions::default())?)
+    Ok(GEMM.resolve(&Call { tensors, ..Call::default() })?.prepare(std::slice::from_ref(c), &CompileOptions::default())?)
 }
 
 fn queue(launches: &[PreparedLaunch], device: &DriverDevice) -> Result<(), RankedError> {
-    launches.iter().try_for_each(|launch| match launch.on_device() {
-        Some(queued) => Ok(queued.enqueue_on(device.stream()).map_err(TensorError::from)?),
-        None => Ok(launch.run()?),
+    launches.iter().try_for_each(|launch| {
+        let none = || RankedError::Parts { program: "product", why: "it was not prepared for a device".to_string() };
+        Ok(launch.on_device().ok_or_else(none)?.enqueue_on(device.stream()).map_err(TensorError::from)?)
     })
 }
 
@@ -142,7 +141,7 @@ fn finished(mailbox: &Mailbox, device: &DriverDevice) -> Result<(), RankedError>
     Ok(mailbox.check()?)
 }
 
-/// Bytes of a part, and of the room it has.
+/// Bytes of the room that so many elements have in a set.
 fn room(dtype: DType, elements: usize) -> u64 {
     (packed_bytes(dtype, elements) as u64).next_multiple_of(Mailbox::ALIGN)
 }
@@ -151,7 +150,7 @@ impl GatheredProduct {
     const PROGRAM: &str = "all-gather + product";
 
     /// For A of m x k, B of k x n and C of (ranks x m) x n, on the device of a communicator whose ranks are on this machine; all ranks call this
-    /// together. C is of any type that [`gemm`](crate) stores of such factors. `limit` is how long a rank waits for another one.
+    /// together. C is of any type that the operator `gemm` stores of such factors. `limit` is how long a rank waits for another one.
     ///
     /// # Errors
     /// Arrays that do not fit, ranks whose arrays differ or that cannot reach each other's memory; what the driver refuses.
@@ -224,12 +223,12 @@ impl ScatteredProduct {
         let shapes = Shapes::of(Self::PROGRAM, [a, b, c], |m| m.is_multiple_of(ranks).then_some(m / ranks))?;
         shapes.agree(communicator)?;
         let cuts = cuts(c.shape()[0]);
-        let line = packed_bytes(c.dtype(), c.shape()[1]) as u64 * (ranks as u64 - 1);
-        let bytes = cuts.iter().map(|rows| (line * rows.len() as u64).next_multiple_of(Mailbox::ALIGN)).sum::<u64>();
+        let of = |rows: &Range<usize>| room(c.dtype(), rows.len() * c.shape()[1] * (ranks - 1));
+        let bytes = cuts.iter().map(of).sum::<u64>();
         let mailbox = Mailbox::meet(&device, bytes.max(1), cuts.len() as u32, communicator, limit)?;
         let (mut at, mut pieces) = (0, Vec::new());
         for rows in cuts {
-            let next = at + (line * rows.len() as u64).next_multiple_of(Mailbox::ALIGN);
+            let next = at + of(&rows);
             pieces.push(Piece::new(&mailbox, rows, at, [a, b, c])?);
             at = next;
         }

@@ -17,6 +17,9 @@ pub(crate) fn launch(
     parts: usize,
     machine: Machine,
 ) -> Result<(LaunchSpec, bool), Unsupported> {
+    if !(storage.is_float() && result.is_float()) {
+        return Err(Unsupported(format!("partial sums are of floats, not of `{storage}` and `{result}`")));
+    }
     let cut = Cut::of([1, m, n, k], [storage, result], [false, false], MAY, machine);
     let &Cut { compute, tile: [tm, tn, tk], .. } = &cut;
     let acc = if storage == DType::F64 { DType::F64 } else { DType::F32 };
