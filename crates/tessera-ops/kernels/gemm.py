@@ -64,21 +64,14 @@ def gemm(A, B, C, alpha: float, beta: float, K: int, COMPUTE: ct.Constant, ACC: 
 
 
 @tessera.kernel
-def gemm_onto(A, B, PARTS, C, K: int, COUNT: ct.Constant[int], TILES: ct.Constant[int], COMPUTE: ct.Constant, ACC: ct.Constant,
-              TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
-    """C = A x B + the sum of PARTS, COUNT of them, added in their order. Where each has whole tiles, PARTS is a matrix of COUNT x TILES of them: the copy
-    engine brings those as it brings A. Else TILES is 0, and PARTS has an axis for them."""
+def gemm_onto(A, B, PART, C, K: int, COMPUTE: ct.Constant, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
+    """C = A x B + PART."""
     i, j = ct.bid(0), ct.bid(1)
     acc = ct.zeros((TM, TN), ACC)
     for k in range(ct.cdiv(K, TK)):
         acc = add_product(load_a(A, i, k, TM, TK, False), load_b(B, k, j, TK, TN, False), acc, COMPUTE)
-    for part in ct.static_iter(range(COUNT)):
-        if TILES == 0:
-            added = ct.load(PARTS, (part, i, j), (1, TM, TN), padding_mode=ct.PaddingMode.ZERO).reshape((TM, TN))
-        else:
-            added = ct.load(PARTS, (part * TILES + i, j), (TM, TN), padding_mode=ct.PaddingMode.ZERO)
-        acc = acc + added.astype(ACC)
-    ct.store(C, (i, j), acc.astype(C.dtype))
+    added = ct.load(PART, (i, j), (TM, TN), padding_mode=ct.PaddingMode.ZERO)
+    ct.store(C, (i, j), (acc + added.astype(ACC)).astype(C.dtype))
 
 
 def load_of_batch(X, n, i, j, ROWS, COLUMNS, TRANSPOSE):

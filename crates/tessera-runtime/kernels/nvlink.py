@@ -170,16 +170,20 @@ def unpacked(lines, halves, ranks, packed, dtype):
 
 
 @tessera.kernel
-def await_ranks(region: int64, call: int, polls: int, first: int, count: int, own: int):
-    """Waits until `count` ranks from `first` on, but for this one, have come to a step of a mailbox's call."""
+def await_ranks(region: int64, table: int64, ranks: int, call: int, polls: int, first: int, count: int, own: int):
+    """Waits until `count` ranks from `first` on, but for this one, have come to a step of a mailbox's call. When one does not, all are told before they get
+    what this one goes on to send; and nobody waits again."""
     control = tile.array_at[int32](region, align=16)
+    regions = tile.array_at[int64](table, align=8)
     t = tile.thread_id()
-    if t < count and first + t != own:
+    if t < count and first + t != own and tile.load(control[STATUS], order="relaxed", scope="system") == 0:
         left = polls
         while left > 0 and tile.load(control[FLAGS + first + t], order="acquire", scope="system") - call < 0:
             left -= 1
         if left == 0:
-            tile.atomic_cas(control[STATUS], 0, first + t + 1)
+            for rank in range(ranks):
+                told = tile.array_at[int32](regions[rank], align=16)
+                tile.atomic_cas(told[STATUS], 0, first + t + 1, scope="system")
 
 
 @tessera.kernel

@@ -1,4 +1,4 @@
-//! A product that is added to partial sums: C = A x B + P_0 + P_1 + ..., the last step of ranks that share a contraction.
+//! A product to which a matrix is added: C = A x B + P, a step of ranks that share a contraction.
 
 use tessera_types::DType;
 
@@ -9,34 +9,26 @@ use crate::operator::{Argument, LaunchSpec, Machine, Unsupported};
 /// What the kernel can do.
 const MAY: May = May { copy: false, exchange: false, cluster: false, added: true, banded: false };
 
-/// The launch, of the file of `gemm`, of a product of rows, columns and contraction, whose factors and result have these types. Its tensors are A, B, the partial sums, which are
-/// `parts` x rows x columns of the result's type, and C; and whether the launch takes the partial sums as one matrix of `parts` x rows.
-pub(crate) fn launch(
-    [m, n, k]: [u64; 3],
-    [storage, result]: [DType; 2],
-    parts: usize,
-    machine: Machine,
-) -> Result<(LaunchSpec, bool), Unsupported> {
+/// The launch, of the file of `gemm`, of a product of rows, columns and contraction, whose factors and result have these types. Its tensors are A, B, P, of the result's
+/// shape and type, and C.
+pub(crate) fn launch([m, n, k]: [u64; 3], [storage, result]: [DType; 2], machine: Machine) -> Result<LaunchSpec, Unsupported> {
     if !(storage.is_float() && result.is_float()) {
         return Err(Unsupported(format!("partial sums are of floats, not of `{storage}` and `{result}`")));
     }
     let cut = Cut::of([1, m, n, k], [storage, result], [false, false], MAY, machine);
     let &Cut { compute, tile: [tm, tn, tk], .. } = &cut;
     let acc = if storage == DType::F64 { DType::F64 } else { DType::F32 };
-    let is_whole = m.is_multiple_of(tm as u64);
     let arguments = vec![
         ("A", Argument::Tensor(0)),
         ("B", Argument::Tensor(1)),
-        ("PARTS", Argument::Tensor(2)),
+        ("PART", Argument::Tensor(2)),
         ("C", Argument::Tensor(3)),
         ("K", Argument::Int(k as i64)),
-        ("COUNT", Argument::Int(parts as i64)),
-        ("TILES", Argument::Int(if is_whole { m as i64 / tm } else { 0 })),
         ("COMPUTE", Argument::Type(compute)),
         ("ACC", Argument::Type(acc)),
         ("TM", Argument::Int(tm)),
         ("TN", Argument::Int(tn)),
         ("TK", Argument::Int(tk)),
     ];
-    Ok((cut.launch("gemm_onto", arguments, [blocks(m, tm)?, blocks(n, tn)?, 1]), is_whole))
+    Ok(cut.launch("gemm_onto", arguments, [blocks(m, tm)?, blocks(n, tn)?, 1]))
 }

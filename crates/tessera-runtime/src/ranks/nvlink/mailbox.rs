@@ -3,8 +3,9 @@
 //! Nothing here takes multiprocessors from what is computed meanwhile: parts come by copy engines ([`Mailbox::send`]), and flags by the stream that
 //! copies. A kernel of one warp waits for them, between others ([`Mailbox::await_ranks`]), and ends when a rank does not come.
 //!
-//! There are two sets of parts, which take turns. Every rank waits in each call for a flag of every other one; so what a rank writes in a call
-//! comes when the call before the last has been done by all, and that was the last one to read where it writes.
+//! There are two sets of parts, which take turns. What a rank does in a call waits for something that every other one does in it, of its own or by way of
+//! others; so what a rank writes in a call comes when the call before the last has been done by all, and that was the last one to read where it
+//! writes. A rank that waited in vain tells all others, before it sends what it made of nothing.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -79,8 +80,7 @@ impl Mailbox {
         let layout = Layout { lines_bytes: 0, set_bytes: bytes.next_multiple_of(Mailbox::ALIGN) };
         let memory = Arc::new(SymmetricMemory::meet(device, layout, others)?);
         let name = CallName { rank: others.rank(), number: 0, signature: "a mailbox".to_string() };
-        let awaiting = prepare(memory.places().0, device)
-            .map_err(|error| ExchangeError::Transport { reason: error.to_string(), call: name })?;
+        let awaiting = prepare(&memory).map_err(|error| ExchangeError::Transport { reason: error.to_string(), call: name })?;
         let context = device.context();
         let lane = context.stream().map_err(TensorError::from)?;
         let [made, copied] = [context.event().map_err(TensorError::from)?, context.event().map_err(TensorError::from)?];
@@ -151,7 +151,8 @@ impl Mailbox {
         Ok(self.memory.device().stream().wait(&self.copied)?)
     }
 
-    /// What is queued on the device's stream next waits until some ranks have come to a step of this call.
+    /// What is queued on the device's stream next waits until some ranks have come to a step of this call. To step `n` a rank has `n` times the limit: one that
+    /// waits before it sends on can say first who did not come.
     ///
     /// # Errors
     /// What the driver refuses.
@@ -180,11 +181,10 @@ impl Mailbox {
         self.calls.wrapping_mul(self.steps).wrapping_add(step)
     }
 
-    fn numbers(&self, ranks: &Range<usize>, step: u32) -> [(&'static str, i64); 6] {
+    fn numbers(&self, ranks: &Range<usize>, step: u32) -> [(&'static str, i64); 5] {
         [
-            ("region", self.memory.places().0.cast_signed()),
             ("call", i64::from(self.number(step).cast_signed())),
-            ("polls", i64::from(looks(self.limit))),
+            ("polls", i64::from(looks(self.limit.saturating_mul(step)))),
             ("first", ranks.start as i64),
             ("count", ranks.len() as i64),
             ("own", self.rank() as i64),
@@ -207,10 +207,12 @@ impl Mailbox {
     }
 }
 
-fn prepare(region: u64, device: &DriverDevice) -> Result<Often, KernelError> {
+fn prepare(memory: &SymmetricMemory) -> Result<Often, KernelError> {
     let options = CompileOptions { block: Some(THREADS), ..CompileOptions::default() };
     let kernel = Kernel::from_source(FILE, SOURCE, "await_ranks")?;
-    let zeros = ["call", "polls", "first", "count", "own"].map(|name| (name, Value::Int(0)));
-    let arguments: Vec<(&str, Value)> = std::iter::once(("region", Value::Int(region.cast_signed()))).chain(zeros).collect();
-    kernel.prepare_often(&arguments, LaunchGrid::Blocks([1; 3]), &options, device)
+    let (region, table) = memory.places();
+    let known = [("region", region.cast_signed()), ("table", table.cast_signed()), ("ranks", memory.ranks() as i64)];
+    let zeros = ["call", "polls", "first", "count", "own"].map(|name| (name, 0));
+    let arguments: Vec<(&str, Value)> = known.into_iter().chain(zeros).map(|(name, number)| (name, Value::Int(number))).collect();
+    kernel.prepare_often(&arguments, LaunchGrid::Blocks([1; 3]), &options, memory.device())
 }
