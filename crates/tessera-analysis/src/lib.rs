@@ -31,3 +31,4 @@ pub mod sent;
 pub mod set;
 pub mod sharing;
 pub mod uses;
+pub mod views;

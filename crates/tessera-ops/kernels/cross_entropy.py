@@ -13,7 +13,7 @@ import cuda.tile as ct
 import tessera
 
 ZERO = ct.PaddingMode.ZERO
-# Tiles of a piece, which are read together.
+# Tiles of a piece, which are read together, so that a partial sum moves to a new largest element once for all of a thread's.
 AT_ONCE = 4
 LOG2_E = 1.4426950408889634
 LN_2 = 0.6931471805599453
@@ -97,25 +97,39 @@ def cross_entropy(x, labels, loss, lse, ignore_index: int, ACC: ct.Constant, ROW
     ct.scatter(loss, rows_of(i, ROWS), loss_of(y, label, own, ignore_index))
 
 
-def in_parts(x, tops, sums, arrived, ACC, CHUNK, TILES, PARTS, N):
+def add_powers(most, total, tiles, VECTOR, ACC):
+    """What tiles add to partial sums of powers, of which each thread has one, below the largest element that it has seen."""
+    vectors = [ct.reshape(v.astype(ACC), (v.shape[1] // VECTOR, VECTOR)) for v in tiles]
+    above = most
+    for v in vectors:
+        above = ct.maximum(above, ct.max(v, axis=1, keepdims=True, propagate_nan=True), propagate_nan=True)
+    top = finite(above)
+    total = ct.where(total == 0.0, 0.0, total * power(finite(most) - top, ACC))
+    for v in vectors:
+        total = total + ct.sum(power(v - top, ACC), axis=1, keepdims=True)
+    return above, total
+
+
+def in_parts(x, tops, sums, arrived, ACC, CHUNK, TILES, PARTS, VECTOR, N):
     """What a block's pieces of a row come to. True, with the row's result, in the block that finds all others done."""
     i, part = ct.bid(0), ct.bid(1)
     WIDE = CHUNK // AT_ONCE
-    most, total = ct.full((1, WIDE), -float("inf"), ACC), ct.zeros((1, WIDE), ACC)
-    for k in range(part * TILES, min(part * TILES + TILES, ct.cdiv(N, CHUNK))):
-        at = [(i, k * AT_ONCE + t) for t in range(AT_ONCE)]
-        tiles = [ct.load(x, place, (1, WIDE), padding_mode=ct.PaddingMode.NEG_INF).astype(ACC) for place in at]
-        # Each place of a tile has a largest element of its own, and the sum is moved to it once for AT_ONCE elements.
-        above = most
-        for v in tiles:
-            above = ct.maximum(above, v, propagate_nan=True)
-        top = finite(above)
-        moved = ct.where(total == 0.0, 0.0, total * power(finite(most) - top, ACC))
-        total = sum([power(v - top, ACC) for v in tiles], moved)
-        most = above
-    top = ct.max(most, axis=1, keepdims=True, propagate_nan=True)
+    shape = (WIDE // VECTOR, 1)
+    most, total = ct.full(shape, -float("inf"), ACC), ct.zeros(shape, ACC)
+    for k in range(part * TILES, min(part * TILES + TILES, N // CHUNK)):
+        tiles = [ct.load(x, (i, k * AT_ONCE + t), (1, WIDE)) for t in range(AT_ONCE)]
+        most, total = add_powers(most, total, tiles, VECTOR, ACC)
+    if N % CHUNK != 0 and part == PARTS - 1:
+        first = N // CHUNK * AT_ONCE
+        LEFT = ct.cdiv(N % CHUNK, WIDE)
+        tiles = [ct.load(x, (i, first + t), (1, WIDE), padding_mode=ct.PaddingMode.NEG_INF) for t in range(LEFT)]
+        most, total = add_powers(most, total, tiles, VECTOR, ACC)
+    top = ct.max(most, axis=0, keepdims=True, propagate_nan=True)
+    sum_below = ct.sum(total * below(most, top, ACC), axis=0, keepdims=True)
+    if PARTS == 1:
+        return True, top + ct.log(sum_below)
     ct.store(tops, (i, part), top)
-    ct.store(sums, (i, part), ct.sum(total * below(most, top, ACC), axis=1, keepdims=True))
+    ct.store(sums, (i, part), sum_below)
     last = ct.atomic_add(arrived, i, 1) == ct.num_blocks(1) - 1
     y = ct.zeros((1, 1), ACC)
     if last:
@@ -138,9 +152,10 @@ def log_sum_exp_parts(
     CHUNK: ct.Constant[int],
     TILES: ct.Constant[int],
     PARTS: ct.Constant[int],
+    VECTOR: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    last, result = in_parts(x, tops, sums, arrived, ACC, CHUNK, TILES, PARTS, N)
+    last, result = in_parts(x, tops, sums, arrived, ACC, CHUNK, TILES, PARTS, VECTOR, N)
     if last:
         ct.store(y, (ct.bid(0),), ct.reshape(result, (1,)))
 
@@ -159,9 +174,10 @@ def cross_entropy_parts(
     CHUNK: ct.Constant[int],
     TILES: ct.Constant[int],
     PARTS: ct.Constant[int],
+    VECTOR: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    last, result = in_parts(x, tops, sums, arrived, ACC, CHUNK, TILES, PARTS, N)
+    last, result = in_parts(x, tops, sums, arrived, ACC, CHUNK, TILES, PARTS, VECTOR, N)
     if last:
         i = ct.bid(0)
         ct.store(lse, (i,), ct.reshape(result, (1,)))

@@ -81,6 +81,12 @@ def reduce_rows(x, y, OP: ct.Constant, ACC: ct.Constant, ROWS: ct.Constant[int],
     ct.store(y, (i,), finish(along(term(v, OP), 1, OP), N, OP))
 
 
+def of_vectors(v, OP, VECTOR):
+    """What each VECTOR elements of a piece come to, which a thread has: it needs one partial result for all of its own."""
+    terms = ct.reshape(term(v, OP), (v.shape[1] // VECTOR, VECTOR))
+    return ct.reshape(along(terms, 1, OP), (v.shape[1] // VECTOR, 1))
+
+
 @tessera.kernel(num_warps=8)
 def reduce_rows_parts(
     x,
@@ -92,20 +98,28 @@ def reduce_rows_parts(
     CHUNK: ct.Constant[int],
     TILES: ct.Constant[int],
     PARTS: ct.Constant[int],
+    VECTOR: ct.Constant[int],
     N: ct.Constant[int],
 ):
     i, part = ct.bid(0), ct.bid(1)
-    acc = start((1, CHUNK), OP, ACC)
-    for k in range(part * TILES, min(part * TILES + TILES, ct.cdiv(N, CHUNK))):
-        acc = combine(acc, term(loaded(x, (i, k), (1, CHUNK), in_row(k, CHUNK, N), OP, ACC), OP), OP)
-    ct.store(partials, (i, part), ct.reshape(along(acc, 1, OP), (1, 1)))
-    if ct.atomic_add(arrived, i, 1) == ct.num_blocks(1) - 1:
-        ct.atomic_xchg(arrived, i, 0, memory_order=RELAXED)
-        all = ct.load(partials, (i, 0), (1, PARTS), padding_mode=padding(OP))
-        ct.store(y, (i,), finish(along(all, 1, OP), N, OP))
+    acc = start((CHUNK // VECTOR, 1), OP, ACC)
+    for k in range(part * TILES, min(part * TILES + TILES, N // CHUNK)):
+        acc = combine(acc, of_vectors(ct.load(x, (i, k), (1, CHUNK)).astype(ACC), OP, VECTOR), OP)
+    if N % CHUNK != 0 and part == PARTS - 1:
+        k = N // CHUNK
+        acc = combine(acc, of_vectors(loaded(x, (i, k), (1, CHUNK), in_row(k, CHUNK, N), OP, ACC), OP, VECTOR), OP)
+    whole = ct.reshape(along(acc, 0, OP), (1,))
+    if PARTS == 1:
+        ct.store(y, (i,), finish(whole, N, OP))
+    else:
+        ct.store(partials, (i, part), ct.reshape(whole, (1, 1)))
+        if ct.atomic_add(arrived, i, 1) == ct.num_blocks(1) - 1:
+            ct.atomic_xchg(arrived, i, 0, memory_order=RELAXED)
+            all = ct.load(partials, (i, 0), (1, PARTS), padding_mode=padding(OP))
+            ct.store(y, (i,), finish(along(all, 1, OP), N, OP))
 
 
-@tessera.kernel
+@tessera.kernel(num_warps=8)
 def reduce_columns(
     x,
     partials,
@@ -117,19 +131,23 @@ def reduce_columns(
     ROWS: ct.Constant[int],
     TILES: ct.Constant[int],
     COLUMNS: ct.Constant[int],
+    PARTS: ct.Constant[int],
 ):
     j, part = ct.bid(0), ct.bid(1)
     acc = start((ROWS, COLUMNS), OP, ACC)
     for i in range(part * TILES, min(part * TILES + TILES, ct.cdiv(count, ROWS))):
         inside = (i * ROWS + ct.arange(ROWS, dtype=ct.int32) < count)[:, None]
         acc = combine(acc, term(loaded(x, (i, j), (ROWS, COLUMNS), inside, OP, ACC), OP), OP)
-    ct.store(partials, (part, j), ct.reshape(along(acc, 0, OP), (1, COLUMNS)))
-    if ct.atomic_add(arrived, j, 1) == ct.num_blocks(1) - 1:
-        ct.atomic_xchg(arrived, j, 0, memory_order=RELAXED)
-        acc = start((ROWS, COLUMNS), OP, ACC)
-        for i in range(ct.cdiv(partials.shape[0], ROWS)):
-            acc = combine(acc, ct.load(partials, (i, j), (ROWS, COLUMNS), padding_mode=padding(OP)), OP)
+    if PARTS == 1:
         ct.store(y, (j,), finish(along(acc, 0, OP), ct.full((COLUMNS,), count, ACC), OP))
+    else:
+        ct.store(partials, (part, j), ct.reshape(along(acc, 0, OP), (1, COLUMNS)))
+        if ct.atomic_add(arrived, j, 1) == PARTS - 1:
+            ct.atomic_xchg(arrived, j, 0, memory_order=RELAXED)
+            acc = start((ROWS, COLUMNS), OP, ACC)
+            for i in range(ct.cdiv(PARTS, ROWS)):
+                acc = combine(acc, ct.load(partials, (i, j), (ROWS, COLUMNS), padding_mode=padding(OP)), OP)
+            ct.store(y, (j,), finish(along(acc, 0, OP), ct.full((COLUMNS,), count, ACC), OP))
 
 
 def first(v, axis, OP):
@@ -152,6 +170,17 @@ def arg_rows(x, y, OP: ct.Constant, ACC: ct.Constant, ROWS: ct.Constant[int], N:
     ct.store(y, (i,), ct.reshape(first(v, 1, OP), (ROWS,)).astype(ct.int32))
 
 
+def is_top(v, top):
+    return (v == top) | (ct.isnan(v) & ct.isnan(top))
+
+
+def better_of(best, place, v, k, OP, VECTOR):
+    """The best element of each vector's place in a piece, with the piece where it is."""
+    own = ct.reshape(along(ct.reshape(v, (v.shape[1] // VECTOR, VECTOR)), 1, OP), (v.shape[1] // VECTOR, 1))
+    better = is_better(own, best, OP)
+    return ct.where(better, own, best), ct.where(better, k, place)
+
+
 @tessera.kernel(num_warps=8)
 def arg_rows_parts(
     x,
@@ -164,27 +193,34 @@ def arg_rows_parts(
     CHUNK: ct.Constant[int],
     TILES: ct.Constant[int],
     PARTS: ct.Constant[int],
+    VECTOR: ct.Constant[int],
     N: ct.Constant[int],
 ):
     i, part = ct.bid(0), ct.bid(1)
-    best, place = start((1, CHUNK), OP, ACC), ct.full((1, CHUNK), part * TILES, ct.int32)
-    for k in range(part * TILES, min(part * TILES + TILES, ct.cdiv(N, CHUNK))):
-        v = loaded(x, (i, k), (1, CHUNK), in_row(k, CHUNK, N), OP, ACC)
-        better = is_better(v, best, OP)
-        best, place = ct.where(better, v, best), ct.where(better, k, place)
-    # Of equal elements the one in the earliest piece, and there the first.
-    top = ct.reshape(along(best, 1, OP), (1, 1))
-    equal = (best == top) | (ct.isnan(best) & ct.isnan(top))
-    at = place * CHUNK + ct.arange(CHUNK, dtype=ct.int32)[None, :]
-    ct.store(partials, (i, part), top)
-    ct.store(places, (i, part), ct.min(ct.where(equal, at, 2147483647), axis=1, keepdims=True))
-    if ct.atomic_add(arrived, i, 1) == ct.num_blocks(1) - 1:
-        ct.atomic_xchg(arrived, i, 0, memory_order=RELAXED)
-        all = ct.load(partials, (i, 0), (1, PARTS), padding_mode=padding(OP))
-        top = ct.reshape(along(all, 1, OP), (1, 1))
-        equal = (all == top) | (ct.isnan(all) & ct.isnan(top))
-        at = ct.load(places, (i, 0), (1, PARTS), padding_mode=ZERO)
-        ct.store(y, (i,), ct.min(ct.where(equal, at, 2147483647), axis=1))
+    best = start((CHUNK // VECTOR, 1), OP, ACC)
+    place = ct.full((CHUNK // VECTOR, 1), part * TILES, ct.int32)
+    for k in range(part * TILES, min(part * TILES + TILES, N // CHUNK)):
+        best, place = better_of(best, place, ct.load(x, (i, k), (1, CHUNK)).astype(ACC), k, OP, VECTOR)
+    if N % CHUNK != 0 and part == PARTS - 1:
+        k = N // CHUNK
+        best, place = better_of(best, place, loaded(x, (i, k), (1, CHUNK), in_row(k, CHUNK, N), OP, ACC), k, OP, VECTOR)
+    # Of vectors with equal elements the one in the earliest piece, and there the first; which element it is, is looked up.
+    top = ct.reshape(along(best, 0, OP), (1, 1))
+    vector = place * CHUNK + ct.arange(CHUNK // VECTOR, dtype=ct.int32)[:, None] * VECTOR
+    at = ct.min(ct.where(is_top(best, top), vector, 2147483647), axis=0, keepdims=True) + ct.arange(VECTOR, dtype=ct.int32)[None, :]
+    own = ct.gather(x, (i, at)).astype(ACC)
+    first_of = ct.min(ct.where(is_top(own, top) & (at < N), at, 2147483647), axis=1, keepdims=True)
+    if PARTS == 1:
+        ct.store(y, (i,), ct.reshape(first_of, (1,)))
+    else:
+        ct.store(partials, (i, part), top)
+        ct.store(places, (i, part), first_of)
+        if ct.atomic_add(arrived, i, 1) == ct.num_blocks(1) - 1:
+            ct.atomic_xchg(arrived, i, 0, memory_order=RELAXED)
+            all = ct.load(partials, (i, 0), (1, PARTS), padding_mode=padding(OP))
+            top = ct.reshape(along(all, 1, OP), (1, 1))
+            at = ct.load(places, (i, 0), (1, PARTS), padding_mode=ZERO)
+            ct.store(y, (i,), ct.min(ct.where(is_top(all, top), at, 2147483647), axis=1))
 
 
 def row_number(a, i, ROWS):

@@ -79,13 +79,16 @@ impl Lowering<'_> {
         }
         let approximate = ty == Ty::F32 && matches!(rounding, Rounding::Approx | Rounding::Full);
         let ftz = if flush && ty == Ty::F32 { ".ftz" } else { "" };
+        // One instruction; of a quotient of 1 `ptxas` makes two.
+        let inverse = name == "div" && rounding == Rounding::Approx && approximate && flush && self.is_one(wide[0]);
         let text = match (name, rounding) {
+            _ if inverse => "rcp.approx.ftz.f32".to_string(),
             ("div", Rounding::Approx) if approximate => format!("div.approx{ftz}.f32"),
             ("div", _) if approximate => format!("div.full{ftz}.f32"),
             ("sqrt", _) if approximate => format!("sqrt.approx{ftz}.f32"),
             _ => format!("{name}.{}{ftz}.{ty}", rounding_word(rounding)),
         };
-        let mut value = self.op(&text, &wide);
+        let mut value = self.op(&text, if inverse { &wide[1..] } else { &wide });
         if flush && is_narrow(dtype) {
             value = self.flushed(true, ty, value);
         }
@@ -95,15 +98,19 @@ impl Lowering<'_> {
     /// A quotient of `f32`, rounded to nearest. A power of two divides by a product, which is exact; 1 is divided by an instruction
     /// of its own.
     fn exact_quotient(&mut self, a: Reg, b: Reg) -> Reg {
-        let known = |this: &Self, reg| this.b.kernel().constant(reg).map(|bits| bits as u32);
-        if let Some(bits) = known(self, b) {
+        if let Some(bits) = self.b.kernel().constant(b).map(|bits| bits as u32) {
             let exponent = bits >> 23 & 0xff;
             if bits & 0x7f_ffff == 0 && (1..=253).contains(&exponent) {
                 let inverse = self.b.u32(bits & 0x8000_0000 | (254 - exponent) << 23);
                 return self.b.mul(Ty::F32, a, inverse);
             }
         }
-        if known(self, a) == Some(1f32.to_bits()) { self.op("rcp.rn.f32", &[b]) } else { self.b.div(Ty::F32, a, b) }
+        if self.is_one(a) { self.op("rcp.rn.f32", &[b]) } else { self.b.div(Ty::F32, a, b) }
+    }
+
+    /// Whether a register holds 1 of 32 bits.
+    fn is_one(&self, reg: Reg) -> bool {
+        self.b.kernel().constant(reg).is_some_and(|bits| bits as u32 == 1f32.to_bits())
     }
 
     /// Whether one of two numbers is NaN.

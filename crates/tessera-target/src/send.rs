@@ -11,6 +11,7 @@
 //! sums lie in its warps by rows. Where lanes store, those of an instruction write neighbours: of lines that begin anywhere, each sector of memory
 //! is written by one or two instructions, where fragments take eight.
 
+use tessera_analysis::views::ViewFacts;
 use tessera_ir::attrs::{CacheHint, MemoryOrder};
 use tessera_ir::{Elem, Func, Op, OpData, OpKind, SharedType, Swizzle, TensorMapPlan, TileOp, bug};
 use tessera_ptx::ssa::Value as Reg;
@@ -139,7 +140,7 @@ impl Lowering<'_> {
         let ty = self.tile_view(view)?.clone();
         let shape = parts(&layout, dtype).ok_or_else(|| self.broken("a tile that is no warpgroups' sums"))?;
         let (elem, rank) = (Elem::Num(dtype), ty.tile.len());
-        let neighbours = self.view_facts(view, &ty).neighbours(ty.dim_map[rank - 1] as usize, elem.bytes());
+        let neighbours = ViewFacts::of(self.func, &self.facts, view, &ty).neighbours(ty.dim_map[rank - 1] as usize, elem.bytes());
         let refused = || self.broken("lines that no lanes take");
         let own = lines(shape.columns, neighbours).ok_or_else(refused)?;
         let mut of_view = own.clone();

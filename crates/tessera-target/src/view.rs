@@ -19,6 +19,7 @@ use super::operation::astray;
 use super::packed::fills_words;
 use super::place::{Inside, Place};
 use tessera_analysis::facts::{gcd, power};
+use tessera_analysis::views::ViewFacts;
 
 /// Everything about one tile of a view.
 pub(super) struct Window {
@@ -177,7 +178,7 @@ impl Lowering<'_> {
         let wide =
             states_wide(&ty.tensor) || tensor.sizes.iter().chain(&tensor.strides).any(|&reg| self.class(reg) == Class::B64);
         let place = self.place(layout);
-        let facts = self.view_facts(view, &ty);
+        let facts = ViewFacts::of(self.func, &self.facts, view, &ty);
         let mut axes: SmallVec<[Side; 4]> = SmallVec::new();
         let mut corner = if is_packed { self.b.u64(0) } else { tensor.base };
         let mut align = facts.align;
@@ -497,67 +498,6 @@ impl Lowering<'_> {
     /// The bits of what a load outside of the array yields.
     pub(super) fn padding(&mut self, padding: Padding, dtype: DType) -> Reg {
         self.bits(tessera_ir::Elem::Num(dtype), padding.bits(dtype))
-    }
-
-    pub(super) fn view_facts(&self, view: Value, ty: &TileViewType) -> ViewFacts {
-        let rank = ty.tensor.shape.len();
-        let of = |extent: &Extent| match extent {
-            Extent::Static(value) => (value.unsigned_abs(), *value),
-            Extent::Dynamic => (1, 0),
-        };
-        let mut facts = ViewFacts {
-            align: u64::from(ty.tensor.elem.bits()).div_ceil(8),
-            sizes: ty.tensor.shape.iter().map(|extent| of(extent).0).collect(),
-            least_sizes: ty.tensor.shape.iter().map(|extent| of(extent).1).collect(),
-            strides: ty.tensor.strides.iter().map(|extent| of(extent).0).collect(),
-        };
-        // The view's operands say more than its type.
-        let Some(tensor) = self.func.defining_op(view).map(|op| self.data(op)) else { return facts };
-        let tensor = match tensor.kind.schedule() {
-            Some(ScheduleOp::MakeTensorView {}) => tensor,
-            _ => match tensor.operands.first().and_then(|&tensor| self.func.defining_op(tensor)).map(|op| self.data(op)) {
-                Some(tensor) if matches!(tensor.kind.schedule(), Some(ScheduleOp::MakeTensorView {})) => tensor,
-                _ => return facts,
-            },
-        };
-        facts.align = facts.align.max(power(self.facts.fact(tensor.one(0)).divisor));
-        let mut sizes = tensor.group(1).iter();
-        let mut strides = tensor.group(2).iter();
-        for dim in 0..rank {
-            if ty.tensor.shape[dim] == Extent::Dynamic
-                && let Some(&value) = sizes.next()
-            {
-                let fact = self.facts.fact(value);
-                facts.sizes[dim] = fact.divisor;
-                facts.least_sizes[dim] = fact.least.max(0);
-            }
-            if ty.tensor.strides[dim] == Extent::Dynamic
-                && let Some(&value) = strides.next()
-            {
-                facts.strides[dim] = self.facts.fact(value).divisor;
-            }
-        }
-        facts
-    }
-}
-
-/// What is known of an array before its kernel runs.
-pub(super) struct ViewFacts {
-    /// Alignment of the base in bytes.
-    align: u64,
-    /// Divisors of the sizes.
-    sizes: SmallVec<[u64; 4]>,
-    least_sizes: SmallVec<[i64; 4]>,
-    /// Divisors of the strides.
-    strides: SmallVec<[u64; 4]>,
-}
-
-impl ViewFacts {
-    /// Neighbours along an axis of the array that one access may take: all lines of them begin and end at as many elements.
-    pub(super) fn neighbours(&self, dim: usize, bytes: u64) -> u64 {
-        let strides = (0..self.strides.len()).filter(|&other| other != dim).map(|other| self.strides[other]);
-        let all = strides.chain([self.sizes[dim], self.align.div_ceil(bytes)]);
-        all.fold(16 / bytes, gcd)
     }
 }
 

@@ -29,6 +29,7 @@ use crate::facts::Facts;
 use tessera_analysis::neighbours::{self, Vector};
 use tessera_analysis::outer;
 use tessera_analysis::sharing::{Sharing, instructions};
+use tessera_analysis::views::ViewFacts;
 
 /// Bytes of the widest access of one thread.
 const VECTOR_BYTES: u64 = 16;
@@ -123,10 +124,11 @@ impl Anchors {
         let views = || ops.iter().filter_map(|&op| view_of(func, op));
         let largest = views().map(|view| view.tile.iter().map(|&extent| u64::from(extent)).product()).max().unwrap_or(0);
         let neighbours = |view: &TileViewType| view.tensor.strides.contains(&Extent::Static(1));
-        let vectors = vectors(func);
+        let facts = Facts::of(func);
+        let vectors = neighbours::vectors(func, &facts);
         let apart = vectors.is_empty() && views().next().is_some() && !views().any(neighbours);
         // Neighbours that move one by one are taken by neighbouring threads.
-        let widest = vectors.values().map(|vector| vector.width).min();
+        let widest = vectors.values().map(|vector| vector.width).min().or_else(|| together(func, &facts, &ops));
         let team = Team::new(warps, bits);
         let team = Team { vector: widest.map_or(team.vector, |width| team.vector.min(width)), ..team };
         let combined = ops.iter().filter_map(|&op| match func.ops[op].kind {
@@ -647,6 +649,22 @@ fn view_of(func: &Func, op: Op) -> Option<&TileViewType> {
         Type::TileView(view) => Some(&**view),
         _ => None,
     })
+}
+
+/// The most neighbours that one access through a view can take: lines of arrays begin and end at whole vectors of so many elements. `None` where
+/// factors of products are read, which lie as these ask.
+fn together(func: &Func, facts: &Facts, ops: &[Op]) -> Option<u64> {
+    if ops.iter().any(|&op| is_laid_out(&func.ops[op].kind) || is_product(func, op)) {
+        return None;
+    }
+    let of = |&op: &Op| {
+        let view = view_of(func, op)?;
+        let value = func.ops[op].operands.iter().copied().find(|&value| matches!(func.ty(value), Type::TileView(_)))?;
+        let bytes = u64::from(view.tensor.elem.bits()) / 8;
+        let along = view.dim_map.get(fastest(view)).filter(|_| bytes > 0)?;
+        Some(ViewFacts::of(func, facts, value, view).neighbours(*along as usize, bytes))
+    };
+    ops.iter().filter_map(of).max()
 }
 
 /// The tile axis along which memory is contiguous; where it is along none, the last one.

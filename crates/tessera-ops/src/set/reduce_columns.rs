@@ -76,9 +76,10 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let across = n.div_ceil(columns);
     let wanted = match machine {
         Machine::Cpu => 16,
-        Machine::Gpu(arch) => (RESIDENT * arch.multiprocessors() as usize).div_ceil(across.max(1)),
+        // No more than the device holds at once: what is left over would run alone.
+        Machine::Gpu(arch) => RESIDENT * arch.multiprocessors() as usize / across.max(1),
     };
-    let per_block = tiles.div_ceil(wanted).max(1);
+    let per_block = tiles.div_ceil(wanted.max(1)).max(1);
     // Of no rows there is a sum, too.
     let parts = tiles.div_ceil(per_block).max(1);
     let tensors = vec![
@@ -89,7 +90,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     ];
     let mut arguments = rows::arrays(&tensors, &["x", "y", "partials", "arrived"]);
     arguments.extend([("OP", Argument::Word(word)), ("ACC", Argument::Type(acc)), int("count", count)]);
-    arguments.extend([int("ROWS", ROWS), int("TILES", per_block), int("COLUMNS", columns)]);
+    arguments.extend([int("ROWS", ROWS), int("TILES", per_block), int("COLUMNS", columns), int("PARTS", parts)]);
     let [blocks, ..] = rows::grid(across, 1)?;
     let elements = (count * n) as u64;
     Ok(Plan {

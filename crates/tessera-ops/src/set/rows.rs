@@ -131,6 +131,52 @@ impl Pieces {
     }
 }
 
+/// How rows lie in memory, which is what a cluster's blocks and warps depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lines {
+    /// Each block of the largest cluster has as many columns.
+    Even,
+    /// Whole vectors, but the last block has fewer: the fewer blocks there are, the less is masked.
+    Ragged,
+    /// Accesses are of single elements of less than 32 bits, of neighbours by neighbouring threads: small blocks, which wait for each other least.
+    Odd,
+}
+
+impl Lines {
+    fn of(n: usize, storage: DType) -> Lines {
+        match n {
+            _ if n.is_multiple_of(BLOCKS * ROW_COLUMNS as usize) => Lines::Even,
+            _ if storage.bits() < 32 && !(n * storage.bits() as usize).is_multiple_of(VECTOR_BITS) => Lines::Odd,
+            _ => Lines::Ragged,
+        }
+    }
+
+    /// The shortest rows that clusters share.
+    fn shared(self, arrays: usize) -> usize {
+        if self == Lines::Odd { SHARED / 2 / arrays + 1 } else { SHARED / arrays }
+    }
+
+    /// The cluster for rows of so many elements of several arrays.
+    fn cluster(self, arrays: usize, n: usize, storage: DType) -> Division {
+        let narrow = storage.bits() == 16;
+        let part = match self {
+            Lines::Even if !narrow => 1,
+            _ if storage.bits() > 32 => 1,
+            Lines::Even | Lines::Odd => PART / arrays,
+            Lines::Ragged => 2 * PART / arrays,
+        };
+        let mut blocks = n.div_ceil(part).next_power_of_two().min(BLOCKS);
+        while row_part(n as u64, blocks as u64).is_none() {
+            blocks /= 2;
+        }
+        let bytes = if narrow && self != Lines::Even { 2 * HELD_BYTES } else { HELD_BYTES };
+        let held = bytes * 8 / (storage.bits() as usize).max(32) / arrays;
+        let warps = n.div_ceil(blocks * Arch::WARP as usize * held).next_power_of_two();
+        let least = if self == Lines::Odd { 4 } else { 1 };
+        Division::Cluster { blocks: blocks as u32, warps: warps.max(least) as u32 }
+    }
+}
+
 impl Division {
     /// Whole rows: enough elements that a block is worth starting, one row at least; on a GPU a power of two of rows, since threads are
     /// shared out by halves. Rows in 8 bits get a warp each as long as it can hold one, in whole vectors of 16.
@@ -160,17 +206,11 @@ impl Division {
         let held = held(storage.bits()) / arrays;
         match machine {
             // Half of what a block holds, or all registers of a multiprocessor are one row's.
-            Machine::Gpu(arch) if arch.has_clusters() && ((SHARED / arrays).min(held + 1)..=BLOCKS * held / 2).contains(&n) => {
-                let mut blocks =
-                    if storage.bits() == 16 { n.div_ceil(PART / arrays).next_power_of_two().min(BLOCKS) } else { BLOCKS };
-                while row_part(n as u64, blocks as u64).is_none() {
-                    blocks /= 2;
-                }
-                // Masks, and accesses of single elements, take registers, too.
-                let ragged = if n.is_multiple_of(BLOCKS * ROW_COLUMNS as usize) { 1 } else { 2 };
-                let held = HELD_BYTES * 8 / (storage.bits() as usize).max(32) / ragged / arrays;
-                let warps = n.div_ceil(blocks * Arch::WARP as usize * held).next_power_of_two();
-                Division::Cluster { blocks: blocks as u32, warps: warps as u32 }
+            Machine::Gpu(arch)
+                if arch.has_clusters()
+                    && (Lines::of(n, storage).shared(arrays).min(held + 1)..=BLOCKS * held / 2).contains(&n) =>
+            {
+                Lines::of(n, storage).cluster(arrays, n, storage)
             }
             Machine::Gpu(arch) if n > held => Division::Pieces(Pieces::of(arrays, [count, n], storage, arch)),
             Machine::Gpu(_) | Machine::Cpu => Division::whole(n, storage, machine),
@@ -182,6 +222,15 @@ impl Division {
     pub(crate) fn alone(arrays: usize, [count, n]: [usize; 2], storage: DType, machine: Machine) -> Division {
         let part = held(storage.bits()) / arrays / 2;
         match machine {
+            // Two blocks, where one is all that a multiprocessor holds.
+            Machine::Gpu(arch)
+                if arch.has_clusters()
+                    && storage.bits() == 16
+                    && Lines::of(n, storage) == Lines::Ragged
+                    && (SHARED / 2 / arrays + 1..SHARED / arrays).contains(&n) =>
+            {
+                Lines::Ragged.cluster(arrays, n, storage)
+            }
             Machine::Gpu(arch)
                 if arch.has_clusters()
                     && count >= MANY
@@ -286,11 +335,17 @@ mod tests {
             Division::Cluster { blocks, .. } => blocks,
             other => panic!("{n} columns are {other:?}"),
         };
-        for storage in [DType::F32, DType::F8E4M3] {
-            assert_eq!([32768, 33000, 65536, 66000, 1 << 17].map(|n| blocks(n, storage)), [8; 5]);
-        }
-        assert_eq!([32768, 33000, 65536, 66000, 1 << 17].map(|n| blocks(n, DType::BF16)), [4, 8, 8, 8, 8]);
+        let lengths = [32768, 33000, 65536, 66000, 1 << 17];
+        assert_eq!(lengths.map(|n| blocks(n, DType::F32)), [8, 4, 8, 8, 8]);
+        assert_eq!(lengths.map(|n| blocks(n, DType::F8E4M3)), [8; 5]);
+        assert_eq!(lengths.map(|n| blocks(n, DType::BF16)), [4, 4, 8, 8, 8]);
+        // Where the last block has less, and where lines are no whole vectors.
+        let cluster = |blocks, warps| Division::Cluster { blocks, warps };
+        let found = [50304, 128_256, 50257, 16385].map(|n| of(n, DType::BF16, Arch::Sm90a));
+        assert_eq!(found, [cluster(4, 8), cluster(8, 8), cluster(8, 4), cluster(4, 4)]);
+        assert_eq!(of(50304, DType::F32, Arch::Sm90a), cluster(4, 16));
         let alone = |count, n| Division::alone(1, [count, n], DType::BF16, Machine::Gpu(Arch::Sm90a));
+        assert_eq!(alone(64, 32000), cluster(2, 8));
         assert_eq!(alone(64, 1 << 18), Division::Cluster { blocks: 16, warps: 8 });
         assert!([alone(8, 1 << 18), alone(64, (1 << 18) + 1)].iter().all(|found| matches!(found, Division::Pieces(_))));
         assert_eq!(alone(8, 1 << 17), of(1 << 17, DType::BF16, Arch::Sm90a));

@@ -60,7 +60,7 @@ const DIGITS: usize = 256;
 /// Threads of a block that moves keys, and keys of each where there are many or few: more keys stand in longer runs of a digit, which are written
 /// together, and fewer make more blocks. With 16 a thread of two blocks on a multiprocessor has six words more than registers.
 const THREADS: usize = 512;
-const MANY_ITEMS: usize = 12;
+const MANY_ITEMS: usize = 16;
 const FEW_ITEMS: usize = 4;
 /// Blocks of many keys a thread that there have to be.
 const MANY: usize = 128;

@@ -1,0 +1,70 @@
+//! What is known of a view's array before its kernel runs: what divides its address, its sizes and its strides.
+
+use smallvec::SmallVec;
+use tessera_ir::{Extent, Func, ScheduleOp, TileViewType, Value};
+
+use super::facts::{Facts, gcd, power};
+
+/// What is known of an array.
+pub struct ViewFacts {
+    /// Alignment of the base in bytes.
+    pub align: u64,
+    /// Divisors of the sizes.
+    pub sizes: SmallVec<[u64; 4]>,
+    /// What the sizes are at least.
+    pub least_sizes: SmallVec<[i64; 4]>,
+    /// Divisors of the strides.
+    pub strides: SmallVec<[u64; 4]>,
+}
+
+impl ViewFacts {
+    /// Of the array of a view.
+    pub fn of(func: &Func, facts: &Facts, view: Value, ty: &TileViewType) -> ViewFacts {
+        let rank = ty.tensor.shape.len();
+        let of = |extent: &Extent| match extent {
+            Extent::Static(value) => (value.unsigned_abs(), *value),
+            Extent::Dynamic => (1, 0),
+        };
+        let mut known = ViewFacts {
+            align: u64::from(ty.tensor.elem.bits()).div_ceil(8),
+            sizes: ty.tensor.shape.iter().map(|extent| of(extent).0).collect(),
+            least_sizes: ty.tensor.shape.iter().map(|extent| of(extent).1).collect(),
+            strides: ty.tensor.strides.iter().map(|extent| of(extent).0).collect(),
+        };
+        // The view's operands say more than its type.
+        let Some(tensor) = func.defining_op(view).map(|op| &func.ops[op]) else { return known };
+        let tensor = match tensor.kind.schedule() {
+            Some(ScheduleOp::MakeTensorView {}) => tensor,
+            _ => match tensor.operands.first().and_then(|&tensor| func.defining_op(tensor)).map(|op| &func.ops[op]) {
+                Some(tensor) if matches!(tensor.kind.schedule(), Some(ScheduleOp::MakeTensorView {})) => tensor,
+                _ => return known,
+            },
+        };
+        known.align = known.align.max(power(facts.fact(tensor.one(0)).divisor));
+        let mut sizes = tensor.group(1).iter();
+        let mut strides = tensor.group(2).iter();
+        for dim in 0..rank {
+            if ty.tensor.shape[dim] == Extent::Dynamic
+                && let Some(&value) = sizes.next()
+            {
+                let fact = facts.fact(value);
+                known.sizes[dim] = fact.divisor;
+                known.least_sizes[dim] = fact.least.max(0);
+            }
+            if ty.tensor.strides[dim] == Extent::Dynamic
+                && let Some(&value) = strides.next()
+            {
+                known.strides[dim] = facts.fact(value).divisor;
+            }
+        }
+        known
+    }
+
+    /// Neighbours along an axis of the array that one access may take, of elements of so many bytes: all lines of them begin and end at as many
+    /// elements.
+    pub fn neighbours(&self, dim: usize, bytes: u64) -> u64 {
+        let strides = (0..self.strides.len()).filter(|&other| other != dim).map(|other| self.strides[other]);
+        let all = strides.chain([self.sizes[dim], self.align.div_ceil(bytes)]);
+        all.fold(16 / bytes, gcd)
+    }
+}
