@@ -5,7 +5,7 @@
 //! of the message after the bracket if it matters; a file that announces errors must have no others. What a pass gives up to make a function fit its target is announced by
 //! `// note: [target-registers]`; why a pass that runs alone leaves a function as it is, by `// note: [left-as-it-is]`. What a file becomes is
 //! checked by filecheck directives (`// check:`, `// nextln:`, `// not:`). After a line `// output` the directives stand for
-//! the whole text: `UPDATE_EXPECT=1` writes them anew.
+//! the whole text: `UPDATE_EXPECT=1` writes them anew. A file of passes that expects nothing fails.
 //!
 //! Every file that parses is printed, parsed and printed again; both texts must be equal, and so must two printings.
 
@@ -113,8 +113,17 @@ fn run(path: &Path) -> Result<(), Failed> {
         round_trip(&module)?;
     }
     errors(&text, &module, &told)?;
+    let expects = EXPECTATIONS.iter().any(|word| text.contains(word));
+    if matches!(command, Command::Passes(..)) && told.is_empty() && !expects {
+        return Err("nothing is expected of what the passes make: the test cannot fail; end it with a line `// output`".into());
+    }
     output(path, &text, &print_module(&module))
 }
+
+/// What a file says of its result.
+const EXPECTATIONS: [&str; 3] = ["// check:", "// not:", OUTPUT];
+/// Behind it stands the whole text.
+const OUTPUT: &str = "// output\n";
 
 fn refusal(reason: Reason) -> Diagnostic {
     match reason.span {
@@ -168,9 +177,9 @@ fn errors(text: &str, module: &Module, found: &[Diagnostic]) -> Result<(), Faile
 
 fn output(path: &Path, text: &str, printed: &str) -> Result<(), Failed> {
     if std::env::var_os("UPDATE_EXPECT").is_some()
-        && let Some((head, _)) = text.split_once("// output\n")
+        && let Some((head, _)) = text.split_once(OUTPUT)
     {
-        let mut blessed = format!("{head}// output\n");
+        let mut blessed = format!("{head}{OUTPUT}");
         for (i, line) in printed.lines().filter(|line| !line.trim().is_empty()).enumerate() {
             let _ = writeln!(blessed, "// {}: {}", if i == 0 { "check" } else { "nextln" }, line.replace('$', "$$"));
         }
@@ -182,6 +191,9 @@ fn output(path: &Path, text: &str, printed: &str) -> Result<(), Failed> {
         builder.directive(line).map_err(|error| Failed::from(error.to_string()))?;
     }
     let compact: Vec<&str> = printed.lines().filter(|line| !line.trim().is_empty()).collect();
+    if text.ends_with(OUTPUT) {
+        return Err("nothing stands behind `// output`: write it with `UPDATE_EXPECT=1`".into());
+    }
     let checked = builder.finish().explain(&compact.join("\n"), NO_VARIABLES);
     let (matches, explanation) = checked.map_err(|error| Failed::from(error.to_string()))?;
     if matches { Ok(()) } else { Err(format!("{explanation}\n{printed}").into()) }

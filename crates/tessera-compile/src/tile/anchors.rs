@@ -2,7 +2,8 @@
 //!
 //! - A tile of a view is spread so that neighbouring threads touch neighbouring memory, in vectors of 16 bytes of the widest
 //!   element that the function's views have: tiles of one shape and several element types then share one layout. Where no view has
-//!   neighbours in memory, neighbouring threads take neighbouring elements.
+//!   neighbours in memory, or lines of arrays are no whole vectors, neighbouring threads take neighbouring elements: what a thread reads one by one
+//!   is then what a warp reads at once.
 //! - A tile that is stored along another axis than it is loaded along is spread in blocks ([`turned`]).
 //! - Warps lie along axes that nothing is combined over first: a row that a warp can hold needs no other warp's help.
 //! - A load of fewer elements than the largest tile, or of no more than an accumulator, is not an anchor unless it feeds a matrix
