@@ -63,8 +63,12 @@ impl ViewFacts {
     /// Neighbours along an axis of the array that one access may take, of elements of so many bytes: all lines of them begin and end at as many
     /// elements.
     pub fn neighbours(&self, dim: usize, bytes: u64) -> u64 {
+        gcd(self.aligned(dim, bytes), self.sizes[dim])
+    }
+
+    /// The same of lines that may end anywhere: one access may take as many elements that lie before the end.
+    pub fn aligned(&self, dim: usize, bytes: u64) -> u64 {
         let strides = (0..self.strides.len()).filter(|&other| other != dim).map(|other| self.strides[other]);
-        let all = strides.chain([self.sizes[dim], self.align.div_ceil(bytes)]);
-        all.fold(16 / bytes, gcd)
+        strides.chain([self.align.div_ceil(bytes)]).fold(16 / bytes, gcd)
     }
 }

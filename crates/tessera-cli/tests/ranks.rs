@@ -21,9 +21,27 @@ fn a_function_with_a_mesh_runs_on_its_ranks() {
     assert_eq!(code, 0, "{printed}");
     assert!(printed.contains("on 2 simulated ranks") && printed.contains("graph.shard, graph.all_reduce"), "{printed}");
     assert!(printed.contains("C: f32[4, 4] = [112, 120, 128, 136, 112, 120, ...]"), "{printed}");
-    let (code, printed) = run(&["--device", "emu"]);
-    assert_eq!(code, 5, "{printed}");
-    assert!(printed.contains("help: leave out `--device`"), "{printed}");
+    for rest in [&["--device", "emu"][..], &["--device", "emu", "--sanitize", "all", "--schedule", "random", "--seed", "3"]] {
+        let (code, printed) = run(rest);
+        assert_eq!(code, 0, "{printed}");
+        assert!(printed.contains("on 2 emulated devices"), "{printed}");
+        assert!(printed.contains("C: f32[4, 4] = [112, 120, 128, 136, 112, 120, ...]"), "{printed}");
+    }
+    let (code, printed) = run(&["--device", "emu", "--sanitize", "all", "--json"]);
+    assert_eq!(code, 0, "{printed}");
+    let told: serde_json::Value = serde_json::from_str(&printed).expect("one object");
+    let kernels: Vec<&str> = told["launches"].as_array().into_iter().flatten().filter_map(|it| it["kernel"].as_str()).collect();
+    assert_eq!(kernels.iter().filter(|kernel| **kernel == "small_all_reduce").count(), 2, "{printed}");
+    assert_eq!((&told["checked"], &told["passed"]), (&true.into(), &true.into()), "{printed}");
+    for (rest, said) in [
+        (&["--schedule", "random"][..], "`--schedule` is for a kernel of one device"),
+        (&["--device", "emu", "--seed", "3"], "`--seed` fixes the emulator's random schedule"),
+        (&["--device", "emu", "--ranks", "2", "--grid", "1"], "`--grid` is for a kernel of one device"),
+    ] {
+        let (code, printed) = run(rest);
+        assert_eq!(code, 5, "{printed}");
+        assert!(printed.contains(said), "{printed}");
+    }
     for ranks in ["1", "4", "8"] {
         let (code, printed) = run(&["--ranks", ranks, "--check-calls"]);
         assert_eq!(code, 0, "{printed}");

@@ -75,8 +75,16 @@ impl Device {
 
     /// The same, with the console that keeps what its launches found.
     pub fn watched_emulator(options: &EmuOptions) -> Result<(Device, Arc<Console>), DriverError> {
+        let (mut devices, console) = Device::watched_emulators(options)?;
+        Ok((Device::Driver(devices.swap_remove(0)), console))
+    }
+
+    /// As many emulated devices as the options say, which reach each other's memory.
+    pub fn watched_emulators(options: &EmuOptions) -> Result<(Vec<DriverDevice>, Arc<Console>), DriverError> {
         let (table, console) = tessera_emu::watched(options).map_err(|error| DriverError::Argument(error.to_string()))?;
-        Ok((Device::Driver(DriverDevice::open(Arc::new(table), 0)?), console))
+        let table = Arc::new(table);
+        let devices = (0..options.devices.max(1)).map(|ordinal| DriverDevice::open(Arc::clone(&table), ordinal));
+        Ok((devices.collect::<Result<_, _>>()?, console))
     }
 
     /// The first CUDA device if it works, else the CPU.

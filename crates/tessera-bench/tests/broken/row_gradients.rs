@@ -194,10 +194,7 @@ pub(super) const CASES: &[Case] = &[
         policy: "fp32",
         data: |_| in_three_parts(normal(on_gpu("log_sum_exp", ""), LOW, 0.0)),
         text: &[],
-        mutants: &[edit(
-            "no element is that low",
-            &[("ct.full((1, WIDE), -float(\"inf\"), ACC)", "ct.full((1, WIDE), 0.0, ACC)")],
-        )],
+        mutants: &[edit("no element is that low", &[("ct.full(shape, -float(\"inf\"), ACC)", "ct.full(shape, 0.0, ACC)")])],
     },
     Case {
         operator: "cross_entropy",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tessera::emu::{Class, Console, EmuOptions, LaunchOptions, Launched, Schedule, Suppressions};
-use tessera::runtime::{Device, DeviceName, Knobs};
+use tessera::runtime::{Device, DeviceName, DriverDevice, Knobs};
 use tessera::types::{Device as Product, TimeLimit};
 
 use crate::arguments::{Emulation, FailOn};
@@ -31,10 +31,8 @@ pub(crate) fn open(
 ) -> Result<Opened, Failure> {
     if is_emulator(asked)? {
         let reason = if asked.is_some() { "asked for" } else { "`TESSERA_DEVICE` asks for it" };
-        let options = options(emulation, limit, seed.unwrap_or_default())?;
-        let judge = Judge::new(&options.launch, emulation);
-        let (device, console) = Device::watched_emulator(&options).map_err(Failure::environment)?;
-        return Ok(Opened { device, reason: reason.to_string(), checked: false, judge, console: Some(console) });
+        let (mut devices, opened) = open_emulators(1, (emulation, limit), seed)?;
+        return Ok(Opened { device: Device::Driver(devices.swap_remove(0)), reason: reason.to_string(), ..opened });
     }
     if let Some((name, _)) = emulation.given().find(|(_, given)| *given) {
         return Err(Failure::usage(format!("`{name}` is for the emulator\nhelp: add `--device emu`")));
@@ -46,6 +44,20 @@ pub(crate) fn open(
         return Err(Failure::usage(format!("{device} cannot run checked\n{help}")));
     }
     Ok(Opened { device, reason, checked, judge: Judge::default(), console: None })
+}
+
+/// Opens so many emulated devices, which reach each other's memory; one console keeps what is found on all.
+pub(crate) fn open_emulators(
+    count: usize,
+    (emulation, limit): (&Emulation, TimeLimit),
+    seed: Option<u64>,
+) -> Result<(Vec<DriverDevice>, Opened), Failure> {
+    let options = EmuOptions { devices: count as u32, ..options(emulation, limit, seed.unwrap_or_default())? };
+    let judge = Judge::new(&options.launch, emulation);
+    let (devices, console) = Device::watched_emulators(&options).map_err(Failure::environment)?;
+    let device = Device::Driver(devices[0].clone());
+    let opened = Opened { device, reason: String::new(), checked: false, judge, console: Some(console) };
+    Ok((devices, opened))
 }
 
 /// Whether the emulator is the device that the command line, or without it the environment, asks for.

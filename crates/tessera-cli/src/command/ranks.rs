@@ -2,14 +2,17 @@
 
 use std::time::Instant;
 
-use serde_json::json;
+use serde_json::{Map, json};
 use tessera::compile::{CompileOptions, RankStep};
+use tessera::emu::Launched;
 use tessera::runtime::ranks::{Placement, RankedKernel, World};
-use tessera::runtime::{Device, DeviceName, Knobs, LaunchOptions};
+use tessera::runtime::{Device, DeviceName, DriverDevice, Knobs, LaunchOptions, Ran};
 
 use crate::arguments::Run;
+use crate::command::emulation::{Opened, open_emulators, refuse_idle_trace, refuse_unused_seed};
+use crate::command::findings::findings;
 use crate::command::launch::{Subject, kernel_failure, sanitize, time_limit};
-use crate::command::results::{Saves, show};
+use crate::command::results::{Saves, ended, judged, repeat, show};
 use crate::failure::{Failure, Outcome};
 use crate::finding::report;
 
@@ -19,6 +22,8 @@ enum Where {
     Simulated,
     /// As threads, with a CUDA device each.
     Devices(Vec<Device>),
+    /// As threads, with an emulated device each.
+    Emulated(Vec<DriverDevice>, Box<Opened>),
     /// This process is one of them.
     Process(Placement, Device),
 }
@@ -36,17 +41,23 @@ pub(crate) fn placement(asked: Option<usize>) -> Result<Option<Placement>, Failu
 }
 
 /// Chooses where the ranks run.
-fn place(asked: Option<&str>, placement: Option<Placement>, ranks: usize) -> Result<Where, Failure> {
-    let name = match asked {
+fn place(arguments: &Run, placement: Option<Placement>, ranks: usize) -> Result<Where, Failure> {
+    let name = match arguments.device.as_deref() {
         Some(name) => Some(DeviceName::parse(name).ok_or_else(|| Failure::usage(format!("there is no device `{name}`")))?),
         None => Knobs::from_env().map_err(Failure::environment)?.device,
     };
     match (name, placement) {
         (None | Some(DeviceName::Cpu), None) => Ok(Where::Simulated),
         (None | Some(DeviceName::Cpu), Some(placement)) => Ok(Where::Process(placement, Device::Cpu)),
-        (Some(DeviceName::Emu), _) => {
-            Err(Failure::usage("ranks run on the CPU or on CUDA devices\nhelp: leave out `--device`, or write `--device cuda`"))
+        (Some(DeviceName::Emu), None) => {
+            refuse_unused_seed(&arguments.emulation, arguments.seed)?;
+            let limit = time_limit(&arguments.patience)?;
+            let (devices, opened) = open_emulators(ranks, (&arguments.emulation, limit), arguments.seed)?;
+            Ok(Where::Emulated(devices, Box::new(opened)))
         }
+        (Some(DeviceName::Emu), Some(_)) => Err(Failure::usage(
+            "processes have no emulated devices that reach each other's memory\nhelp: start one process with `--ranks N`, whose ranks are threads",
+        )),
         (Some(DeviceName::Cuda(_)), Some(placement)) => {
             let device = placement.device().map_err(Failure::environment)?;
             Ok(Where::Process(placement, device))
@@ -77,18 +88,27 @@ pub(crate) fn run(
     options: &CompileOptions,
     (saves, placement): (&Saves, Option<Placement>),
 ) -> Outcome {
-    refuse_without_effect(arguments)?;
     let ranks = ranked.mesh().ranks();
-    let place = place(arguments.device.as_deref(), placement, ranks)?;
+    let place = place(arguments, placement, ranks)?;
+    refuse_without_effect(arguments, matches!(place, Where::Emulated(..)))?;
     let start = Instant::now();
-    let checked = sanitize(arguments.emulation.sanitize.as_deref())?;
-    if checked && !matches!(place, Where::Simulated | Where::Process(_, Device::Cpu)) {
-        return Err(Failure::usage("a CUDA device cannot run checked\nhelp: `--device cpu` looks for mistakes"));
-    }
-    let launch = LaunchOptions { checked, limit: time_limit(&arguments.patience)?, ..LaunchOptions::default() };
+    let checked = match &place {
+        Where::Emulated(_, opened) => opened.sanitizes(),
+        Where::Simulated | Where::Process(_, Device::Cpu) => sanitize(arguments.emulation.sanitize.as_deref())?,
+        Where::Devices(_) | Where::Process(_, Device::Driver(_)) if sanitize(arguments.emulation.sanitize.as_deref())? => {
+            return Err(Failure::usage(
+                "a CUDA device cannot run checked\nhelp: `--device cpu` and `--device emu` look for mistakes",
+            ));
+        }
+        Where::Devices(_) | Where::Process(_, Device::Driver(_)) => false,
+    };
+    // The emulator checks by itself.
+    let by_us = checked && !matches!(place, Where::Emulated(..));
+    let launch = LaunchOptions { checked: by_us, limit: time_limit(&arguments.patience)?, ..LaunchOptions::default() };
     let ranked = ranked.checking_calls(arguments.check_calls);
     let how = (options, &launch);
     let args = subject.by_name();
+    let mut found = None;
     let (device, told) = match &place {
         Where::Simulated => {
             ranked.run(&args, &Device::Cpu, how).map_err(kernel_failure)?;
@@ -98,6 +118,21 @@ pub(crate) fn run(
             let nccl = Knobs::nccl().map_err(Failure::environment)?;
             ranked.run_on(&args, devices, &nccl, how).map_err(kernel_failure)?;
             ("cuda".to_string(), format!("{ranks} ranks on {} each, by {nccl}", devices[0]))
+        }
+        Where::Emulated(devices, opened) => {
+            let limits = Knobs::from_env().map_err(Failure::environment)?.limits;
+            let outcome = ranked.run_on_peers(&args, devices, limits.call, how);
+            let launches = opened.launches();
+            let data = judged(opened, &launches);
+            let ran = outcome.map(|()| Ran::default());
+            let ran = match ended(ran, (opened, &launches), (&data, arguments.json)) {
+                Ok(ran) => ran,
+                Err(end) => return end,
+            };
+            repeat(&ran, arguments.json);
+            refuse_idle_trace(&arguments.emulation, &launches)?;
+            found = Some((opened, launches));
+            ("emu".to_string(), format!("{ranks} emulated devices"))
         }
         Where::Process(placement, device) => {
             let limits = Knobs::from_env().map_err(Failure::environment)?.limits;
@@ -112,7 +147,9 @@ pub(crate) fn run(
             (device.to_string(), format!("{ranks} processes on {device}, by {by}"))
         }
     };
-    tell(&ranked, arguments, subject, saves, (&device, &told, checked, start.elapsed().as_secs_f64()))
+    let seconds = start.elapsed().as_secs_f64();
+    let found = found.as_ref().map(|(opened, launches)| (&***opened, launches.as_slice()));
+    tell(&ranked, arguments, subject, saves, (&device, &told, checked, seconds), found)
 }
 
 fn tell(
@@ -121,6 +158,7 @@ fn tell(
     subject: &Subject,
     saves: &Saves,
     (device, told, checked, seconds): (&str, &str, bool, f64),
+    found: Option<(&Opened, &[Launched])>,
 ) -> Outcome {
     saves.write(|name| subject.tensor(name))?;
     let program = ranked.program();
@@ -134,12 +172,18 @@ fn tell(
         })
         .collect();
     if arguments.json {
-        let object = json!({
+        let mut object = found.map_or_else(Map::new, |(opened, launches)| judged(opened, launches));
+        let own = json!({
             "kernel": subject.kernel.name(), "device": device, "ranks": ranked.mesh().ranks(), "mesh": ranked.mesh().to_string(),
             "kernels": kernels, "exchanges": exchanges, "checked": checked, "run_s": seconds,
             "saved": saves.json(),
         });
-        println!("{}", report(0, &[], &object));
+        object.extend(own.as_object().cloned().unwrap_or_default());
+        if let Some((opened, launches)) = found.filter(|(opened, launches)| !opened.judge.passed(launches)) {
+            return opened.judge.verdict(launches).map_err(|failure| failure.with(&json!(object)));
+        }
+        let findings = found.map_or_else(Vec::new, |(_, launches)| findings(launches));
+        println!("{}", report(0, &findings, &json!(object)));
         return Ok(());
     }
     println!(
@@ -154,20 +198,21 @@ fn tell(
         show(&name, tensor)?;
     }
     saves.tell();
-    Ok(())
+    found.map_or(Ok(()), |(opened, launches)| opened.judge.tell(launches))
 }
 
 /// Options that mean something for one kernel on one device alone.
-fn refuse_without_effect(arguments: &Run) -> Outcome {
+fn refuse_without_effect(arguments: &Run, is_emulated: bool) -> Outcome {
     let given = [
         ("--grid", arguments.launch.grid.as_deref().is_some_and(|grid| grid != "auto")),
         ("--block", arguments.block.is_some()),
         ("--timeline", arguments.timeline.is_some()),
-        ("--seed", arguments.seed.is_some()),
+        ("--seed", arguments.seed.is_some() && !is_emulated),
         ("--lock", arguments.optimise.locking.lock.is_some()),
         ("--frozen", arguments.optimise.locking.frozen),
     ];
-    if let Some((option, _)) = given.into_iter().chain(arguments.emulation.given()).find(|(_, given)| *given) {
+    let emulation = arguments.emulation.given().map(|(option, given)| (option, given && !is_emulated));
+    if let Some((option, _)) = given.into_iter().chain(emulation).find(|(_, given)| *given) {
         return Err(Failure::usage(format!(
             "`{option}` is for a kernel of one device\nhelp: leave it out: the function runs on several ranks"
         )));

@@ -652,20 +652,22 @@ fn view_of(func: &Func, op: Op) -> Option<&TileViewType> {
     })
 }
 
-/// The most neighbours that one access through a view can take: lines of arrays begin and end at whole vectors of so many elements. `None` where
-/// factors of products are read, which lie as these ask.
+/// The most neighbours that one access through a view of the largest tiles can take: lines of arrays begin at whole vectors of so many elements. `None`
+/// where factors of products are read, which lie as these ask, and of elements of 32 bits and more: of these a warp's single accesses meet few
+/// lines of the cache often enough.
 fn together(func: &Func, facts: &Facts, ops: &[Op]) -> Option<u64> {
     if ops.iter().any(|&op| is_laid_out(&func.ops[op].kind) || is_product(func, op)) {
         return None;
     }
+    let largest = largest_access(func)?;
+    let telling = ops.iter().filter(|&&op| access(func, op).is_some_and(|(elements, _)| elements == largest));
     let of = |&op: &Op| {
-        let view = view_of(func, op)?;
+        let view = view_of(func, op).filter(|view| (8..32).contains(&view.tensor.elem.bits()))?;
         let value = func.ops[op].operands.iter().copied().find(|&value| matches!(func.ty(value), Type::TileView(_)))?;
-        let bytes = u64::from(view.tensor.elem.bits()) / 8;
-        let along = view.dim_map.get(fastest(view)).filter(|_| bytes > 0)?;
-        Some(ViewFacts::of(func, facts, value, view).neighbours(*along as usize, bytes))
+        let along = *view.dim_map.get(fastest(view))? as usize;
+        Some(ViewFacts::of(func, facts, value, view).aligned(along, u64::from(view.tensor.elem.bits()) / 8))
     };
-    ops.iter().filter_map(of).max()
+    telling.map(of).try_fold(0, |most, width| Some(width?.max(most))).filter(|&most| most > 0)
 }
 
 /// The tile axis along which memory is contiguous; where it is along none, the last one.

@@ -35,6 +35,13 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
+    /// As the sanitizer is told of it.
+    fn access(self, warp: &Warp, lane: usize, pc: u32) -> Access {
+        let Kind { write, atomic, updates, same, width, order, scope } = self;
+        let thread = warp.index as usize * LANES + lane;
+        Access { rank: warp.rank, thread, pc, write, same, atomic, updates, width, order, scope }
+    }
+
     /// Of a load or a store.
     pub(crate) fn plain(write: bool, width: u32, order: Order, scope: Scope) -> Kind {
         Kind { write, atomic: order != Order::Weak, updates: false, same: false, width, order, scope }
@@ -211,19 +218,18 @@ impl Cluster<'_> {
     /// Tells the sanitizer of an access by a thread.
     pub(crate) fn observe(&mut self, warp: &Warp, target: Target, bytes: u32, lane: usize, kind: Kind, pc: u32) {
         let Some(mut sanitizer) = self.sanitizer.take() else { return };
-        let access = Access {
-            rank: warp.rank,
-            thread: warp.index as usize * LANES + lane,
-            pc,
-            write: kind.write,
-            atomic: kind.atomic,
-            updates: kind.updates,
-            same: kind.same,
-            width: kind.width,
-            order: kind.order,
-            scope: kind.scope,
-        };
-        sanitizer.access(self, target, bytes, &access);
+        sanitizer.access(self, target, bytes, &kind.access(warp, lane, pc));
+        self.sanitizer = Some(sanitizer);
+    }
+
+    /// Tells it what a read-modify-write has found. It was told of the access before, so that whoever finds what it wrote finds what it published; another
+    /// device may have written since.
+    pub(super) fn observe_found(&mut self, warp: &Warp, target: Target, lane: usize, kind: Kind, pc: u32) {
+        if !self.launch.shared {
+            return;
+        }
+        let Some(mut sanitizer) = self.sanitizer.take() else { return };
+        sanitizer.found(self, target, &kind.access(warp, lane, pc));
         self.sanitizer = Some(sanitizer);
     }
 
@@ -293,12 +299,13 @@ impl Cluster<'_> {
                     continue;
                 }
             };
+            // Read before the sanitizer is told: a device that writes meanwhile has published before.
+            let part = |index: usize| shifted(target, index as u32 * bytes);
+            let values: SmallVec<[u64; 4]> = (0..to.len()).map(|index| self.read(warp, part(index), bytes, lane)).collect();
             if self.sanitizer.is_some() {
                 self.observe(warp, target, total, lane, kind, pc);
             }
-            for (index, to) in to.iter().enumerate() {
-                let part = shifted(target, index as u32 * bytes);
-                let value = self.read(warp, part, bytes, lane);
+            for (to, value) in to.iter().zip(values) {
                 if let Some(to) = to {
                     let value = ((value << extend) as i64 >> extend) as u64;
                     warp.regs[to.slot as usize].set(to.wide, lane, value);

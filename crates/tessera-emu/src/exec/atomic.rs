@@ -161,6 +161,7 @@ impl Cluster<'_> {
                     warp.set(*to, lane, old);
                 }
             }
+            self.observe_found(warp, target, lane, kind, pc);
         }
         // One that found what it did not want is no progress: a loop around it may wait for ever.
         self.progress += u64::from(changed);

@@ -38,6 +38,13 @@ impl Sanitizer {
         }
     }
 
+    /// What a read-modify-write has found was published.
+    pub(crate) fn found(&mut self, cluster: &Cluster<'_>, target: Target, access: &Access) {
+        if access.atomic {
+            self.take_over(cluster, target, access, self.actor(access.rank, access.thread));
+        }
+    }
+
     /// An asynchronous operation's access.
     pub(crate) fn job_access(
         &mut self,

@@ -2,7 +2,7 @@
 //!
 //! [`RankedKernel`] is a Graph function with a mesh, made into the program of a rank (the pass `collective-insertion`) and split into
 //! kernels and exchanges. A rank runs it with [`RankedKernel::run_rank`] and a [`Communicator`]. With whole arguments, all ranks run it as threads
-//! on the CPU ([`RankedKernel::run`]) or with a device each ([`RankedKernel::run_on`]), or as processes of a [`World`]
+//! on the CPU ([`RankedKernel::run`]) or with a device each ([`RankedKernel::run_on`], [`RankedKernel::run_on_peers`]), or as processes of a [`World`]
 //! ([`RankedKernel::run_as_rank`]): arguments are cut into parts, and results put together.
 //!
 //! | communicator | ranks are | tensors are exchanged |
@@ -31,6 +31,7 @@ pub mod nvlink;
 mod parts;
 mod program;
 mod simulated;
+mod staged;
 mod store;
 mod tcp;
 mod whole;

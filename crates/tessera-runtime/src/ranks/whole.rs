@@ -1,12 +1,13 @@
 //! Running all ranks' programs on whole arguments: parts are cut out of them, and what the ranks write is put together in them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tessera_compile::CompileOptions;
 use tessera_cuda::Nccl;
 use tessera_ir::{Diagnostic, Sharding};
 
-use crate::device::Device;
+use crate::device::{Device, DriverDevice};
 use crate::kernel::KernelError;
 use crate::launch::LaunchOptions;
 use crate::ranks::board::Board;
@@ -15,8 +16,10 @@ use crate::ranks::communicator::Communicator;
 use crate::ranks::error::ExchangeError;
 use crate::ranks::meeting::Meeting;
 use crate::ranks::nccl::NcclRank;
+use crate::ranks::nvlink::NvlinkCommunicator;
 use crate::ranks::parts::part;
 use crate::ranks::program::{RankedKernel, refused};
+use crate::ranks::staged::Staged;
 use crate::ranks::world::World;
 use crate::tensor::Tensor;
 use crate::value::Value;
@@ -70,13 +73,7 @@ impl RankedKernel {
         nccl: &Nccl,
         options: (&CompileOptions, &LaunchOptions),
     ) -> Result<(), KernelError> {
-        let count = self.program.mesh.ranks();
-        if devices.len() < count {
-            let message = format!("`{}` is for {count} ranks, and {} devices are given", self.name, devices.len());
-            let help = "make the mesh smaller, or start a process a device on several hosts";
-            return Err(refused(Diagnostic::bare("ranks", message).help(help)));
-        }
-        let meeting = Meeting::new(count);
+        let meeting = self.meeting_of(devices.len())?;
         self.on_threads(args, |rank, own| {
             let device = &devices[rank];
             moved(own, device)?;
@@ -85,6 +82,41 @@ impl RankedKernel {
             let mut end = joined.inspect_err(|error| seat.leave(&error.to_string()))?;
             self.run_through(&mut end, seat, own, device, options)
         })
+    }
+
+    /// The same without NCCL, on devices that reach each other's memory: they exchange by our own kernels what these can, and the rest by way of the CPU.
+    /// `limit` is how long a kernel waits for another rank.
+    pub fn run_on_peers(
+        &self,
+        args: &[(&str, Value)],
+        devices: &[DriverDevice],
+        limit: Duration,
+        options: (&CompileOptions, &LaunchOptions),
+    ) -> Result<(), KernelError> {
+        let meeting = self.meeting_of(devices.len())?;
+        self.on_threads(args, |rank, own| {
+            let device = Device::Driver(devices[rank].clone());
+            moved(own, &device)?;
+            let seat: Arc<dyn Board> = Arc::new(meeting.seat(rank));
+            let inner = Box::new(Staged::new(Box::new(meeting.rank(rank)), &devices[rank]));
+            let joined = NvlinkCommunicator::over(inner, limit);
+            let mut end = joined.inspect_err(|error| seat.leave(&error.to_string()))?;
+            self.run_through(&mut end, seat, own, &device, options)?;
+            // The others' kernels may still write into this one's memory.
+            let world = end.world();
+            Ok(end.barrier(&world)?)
+        })
+    }
+
+    /// A meeting of the ranks, each of which has one of so many devices.
+    fn meeting_of(&self, devices: usize) -> Result<Meeting, KernelError> {
+        let count = self.program.mesh.ranks();
+        if devices < count {
+            let message = format!("`{}` is for {count} ranks, and {devices} devices are given", self.name);
+            let help = "make the mesh smaller, or start a process a device on several hosts";
+            return Err(refused(Diagnostic::bare("ranks", message).help(help)));
+        }
+        Ok(Meeting::new(count))
     }
 
     /// Runs one rank's program in this process, as all processes of a world do with the same arguments. On a CUDA device they exchange by NCCL, on
