@@ -11,6 +11,7 @@ know all of a row beforehand: they are taken tile by tile, whatever a row's leng
 """
 import cuda.tile as ct
 import tessera
+from .partial import of_threads, partial_shape, whole_pieces
 
 ZERO = ct.PaddingMode.ZERO
 # Tiles of a piece, which are read together, so that a partial sum moves to a new largest element once for all of a thread's.
@@ -99,7 +100,7 @@ def cross_entropy(x, labels, loss, lse, ignore_index: int, ACC: ct.Constant, ROW
 
 def add_powers(most, total, tiles, VECTOR, ACC):
     """What tiles add to partial sums of powers, of which each thread has one, below the largest element that it has seen."""
-    vectors = [ct.reshape(v.astype(ACC), (v.shape[1] // VECTOR, VECTOR)) for v in tiles]
+    vectors = [of_threads(v.astype(ACC), VECTOR) for v in tiles]
     above = most
     for v in vectors:
         above = ct.maximum(above, ct.max(v, axis=1, keepdims=True, propagate_nan=True), propagate_nan=True)
@@ -114,9 +115,9 @@ def in_parts(x, tops, sums, arrived, ACC, CHUNK, TILES, PARTS, VECTOR, N):
     """What a block's pieces of a row come to. True, with the row's result, in the block that finds all others done."""
     i, part = ct.bid(0), ct.bid(1)
     WIDE = CHUNK // AT_ONCE
-    shape = (WIDE // VECTOR, 1)
+    shape = partial_shape(WIDE, VECTOR)
     most, total = ct.full(shape, -float("inf"), ACC), ct.zeros(shape, ACC)
-    for k in range(part * TILES, min(part * TILES + TILES, N // CHUNK)):
+    for k in whole_pieces(part, TILES, PARTS, CHUNK, N):
         tiles = [ct.load(x, (i, k * AT_ONCE + t), (1, WIDE)) for t in range(AT_ONCE)]
         most, total = add_powers(most, total, tiles, VECTOR, ACC)
     if N % CHUNK != 0 and part == PARTS - 1:

@@ -8,6 +8,7 @@ of some columns, to come puts together what all have left, in their order: a res
 """
 import cuda.tile as ct
 import tessera
+from .partial import of_threads, partial_shape, whole_pieces
 
 ZERO = ct.PaddingMode.ZERO
 RELAXED = ct.MemoryOrder.RELAXED
@@ -81,13 +82,13 @@ def reduce_rows(x, y, OP: ct.Constant, ACC: ct.Constant, ROWS: ct.Constant[int],
     ct.store(y, (i,), finish(along(term(v, OP), 1, OP), N, OP))
 
 
-def of_vectors(v, OP, VECTOR):
-    """What each VECTOR elements of a piece come to, which a thread has: it needs one partial result for all of its own."""
-    terms = ct.reshape(term(v, OP), (v.shape[1] // VECTOR, VECTOR))
-    return ct.reshape(along(terms, 1, OP), (v.shape[1] // VECTOR, 1))
+def by_thread(v, OP, VECTOR):
+    """What the elements of a piece come to that a thread has."""
+    found = along(of_threads(term(v, OP), VECTOR), 1, OP)
+    return ct.reshape(found, (found.shape[0], 1))
 
 
-@tessera.kernel(num_warps=8)
+@tessera.kernel(num_warps=8, occupancy=6)
 def reduce_rows_parts(
     x,
     partials,
@@ -102,12 +103,12 @@ def reduce_rows_parts(
     N: ct.Constant[int],
 ):
     i, part = ct.bid(0), ct.bid(1)
-    acc = start((CHUNK // VECTOR, 1), OP, ACC)
-    for k in range(part * TILES, min(part * TILES + TILES, N // CHUNK)):
-        acc = combine(acc, of_vectors(ct.load(x, (i, k), (1, CHUNK)).astype(ACC), OP, VECTOR), OP)
+    acc = start(partial_shape(CHUNK, VECTOR), OP, ACC)
+    for k in whole_pieces(part, TILES, PARTS, CHUNK, N):
+        acc = combine(acc, by_thread(ct.load(x, (i, k), (1, CHUNK)).astype(ACC), OP, VECTOR), OP)
     if N % CHUNK != 0 and part == PARTS - 1:
         k = N // CHUNK
-        acc = combine(acc, of_vectors(loaded(x, (i, k), (1, CHUNK), in_row(k, CHUNK, N), OP, ACC), OP, VECTOR), OP)
+        acc = combine(acc, by_thread(loaded(x, (i, k), (1, CHUNK), in_row(k, CHUNK, N), OP, ACC), OP, VECTOR), OP)
     whole = ct.reshape(along(acc, 0, OP), (1,))
     if PARTS == 1:
         ct.store(y, (i,), finish(whole, N, OP))
@@ -181,7 +182,7 @@ def better_of(best, place, v, k, OP, VECTOR):
     return ct.where(better, own, best), ct.where(better, k, place)
 
 
-@tessera.kernel(num_warps=8)
+@tessera.kernel(num_warps=8, occupancy=6)
 def arg_rows_parts(
     x,
     partials,
@@ -199,7 +200,7 @@ def arg_rows_parts(
     i, part = ct.bid(0), ct.bid(1)
     best = start((CHUNK // VECTOR, 1), OP, ACC)
     place = ct.full((CHUNK // VECTOR, 1), part * TILES, ct.int32)
-    for k in range(part * TILES, min(part * TILES + TILES, N // CHUNK)):
+    for k in whole_pieces(part, TILES, PARTS, CHUNK, N):
         best, place = better_of(best, place, ct.load(x, (i, k), (1, CHUNK)).astype(ACC), k, OP, VECTOR)
     if N % CHUNK != 0 and part == PARTS - 1:
         k = N // CHUNK

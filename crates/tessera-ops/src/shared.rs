@@ -3,7 +3,8 @@
 use tessera_runtime::{ModuleText, Modules, Wanted};
 
 /// The name and the text of each.
-const FILES: [(&str, &str); 1] = [("pieces.py", include_str!("../kernels/pieces.py"))];
+const FILES: [(&str, &str); 2] =
+    [("partial.py", include_str!("../kernels/partial.py")), ("pieces.py", include_str!("../kernels/pieces.py"))];
 
 /// Finds them: `from .pieces import leave` is about `pieces.py`.
 #[derive(Clone, Copy, Debug)]

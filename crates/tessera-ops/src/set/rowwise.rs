@@ -207,9 +207,9 @@ pub(crate) fn reduction(
     tensors.push(TensorSpec::new("arrived", DType::I32, [case.rows], Role::Counter));
     let names: Vec<&'static str> = between.iter().map(|(name, _)| *name).chain(["arrived"]).collect();
     arguments.extend(rows::arrays(tensors, &names));
-    // Elements next to each other that a thread has: of rows that are no whole vectors none are read at once.
+    // Elements next to each other that a thread has: one, of narrow ones whose rows are no whole vectors.
     let vector = rows::VECTOR_BITS / case.storage.bits() as usize;
-    let vector = if case.n.is_multiple_of(vector) { vector } else { 1 };
+    let vector = if case.n.is_multiple_of(vector) || case.storage.bits() >= 32 { vector } else { 1 };
     arguments.extend([int("CHUNK", chunk), int("TILES", tiles), int("PARTS", parts), int("VECTOR", vector)]);
     let [down, ..] = rows::grid(case.rows, 1)?;
     Ok(vec![LaunchSpec::new(in_parts, arguments, [down, parts as u32, 1])])
