@@ -182,7 +182,7 @@ def better_of(best, place, v, k, OP, VECTOR):
     return ct.where(better, own, best), ct.where(better, k, place)
 
 
-@tessera.kernel(num_warps=8, occupancy=6)
+@tessera.kernel(num_warps=8, occupancy=4)
 def arg_rows_parts(
     x,
     partials,
