@@ -30,9 +30,7 @@ pub(crate) fn open(
     seed: Option<u64>,
 ) -> Result<Opened, Failure> {
     if is_emulator(asked)? {
-        let reason = if asked.is_some() { "asked for" } else { "`TESSERA_DEVICE` asks for it" };
-        let (mut devices, opened) = open_emulators(1, (emulation, limit), seed)?;
-        return Ok(Opened { device: Device::Driver(devices.swap_remove(0)), reason: reason.to_string(), ..opened });
+        return open_emulators(1, asked, (emulation, limit), seed).map(|(_, opened)| opened);
     }
     if let Some((name, _)) = emulation.given().find(|(_, given)| *given) {
         return Err(Failure::usage(format!("`{name}` is for the emulator\nhelp: add `--device emu`")));
@@ -46,17 +44,18 @@ pub(crate) fn open(
     Ok(Opened { device, reason, checked, judge: Judge::default(), console: None })
 }
 
-/// Opens so many emulated devices, which reach each other's memory; one console keeps what is found on all.
+/// Opens so many emulated devices, which reach each other's memory; the first is the one that is opened, and one console keeps what is found on all.
 pub(crate) fn open_emulators(
     count: usize,
+    asked: Option<&str>,
     (emulation, limit): (&Emulation, TimeLimit),
     seed: Option<u64>,
 ) -> Result<(Vec<DriverDevice>, Opened), Failure> {
     let options = EmuOptions { devices: count as u32, ..options(emulation, limit, seed.unwrap_or_default())? };
     let judge = Judge::new(&options.launch, emulation);
     let (devices, console) = Device::watched_emulators(&options).map_err(Failure::environment)?;
-    let device = Device::Driver(devices[0].clone());
-    let opened = Opened { device, reason: String::new(), checked: false, judge, console: Some(console) };
+    let reason = if asked.is_some() { "asked for" } else { "`TESSERA_DEVICE` asks for it" }.to_string();
+    let opened = Opened { device: Device::Driver(devices[0].clone()), reason, checked: false, judge, console: Some(console) };
     Ok((devices, opened))
 }
 

@@ -9,7 +9,7 @@ use tessera::runtime::ranks::{Placement, RankedKernel, World};
 use tessera::runtime::{Device, DeviceName, DriverDevice, Knobs, LaunchOptions, Ran};
 
 use crate::arguments::Run;
-use crate::command::emulation::{Opened, open_emulators, refuse_idle_trace, refuse_unused_seed};
+use crate::command::emulation::{Opened, is_emulator, open_emulators, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::findings;
 use crate::command::launch::{Subject, kernel_failure, sanitize, time_limit};
 use crate::command::results::{Saves, ended, judged, repeat, show};
@@ -52,7 +52,8 @@ fn place(arguments: &Run, placement: Option<Placement>, ranks: usize) -> Result<
         (Some(DeviceName::Emu), None) => {
             refuse_unused_seed(&arguments.emulation, arguments.seed)?;
             let limit = time_limit(&arguments.patience)?;
-            let (devices, opened) = open_emulators(ranks, (&arguments.emulation, limit), arguments.seed)?;
+            let asked = arguments.device.as_deref();
+            let (devices, opened) = open_emulators(ranks, asked, (&arguments.emulation, limit), arguments.seed)?;
             Ok(Where::Emulated(devices, Box::new(opened)))
         }
         (Some(DeviceName::Emu), Some(_)) => Err(Failure::usage(
@@ -88,9 +89,9 @@ pub(crate) fn run(
     options: &CompileOptions,
     (saves, placement): (&Saves, Option<Placement>),
 ) -> Outcome {
+    refuse_without_effect(arguments)?;
     let ranks = ranked.mesh().ranks();
     let place = place(arguments, placement, ranks)?;
-    refuse_without_effect(arguments, matches!(place, Where::Emulated(..)))?;
     let start = Instant::now();
     let checked = match &place {
         Where::Emulated(_, opened) => opened.sanitizes(),
@@ -173,12 +174,18 @@ fn tell(
         .collect();
     if arguments.json {
         let mut object = found.map_or_else(Map::new, |(opened, launches)| judged(opened, launches));
-        let own = json!({
-            "kernel": subject.kernel.name(), "device": device, "ranks": ranked.mesh().ranks(), "mesh": ranked.mesh().to_string(),
-            "kernels": kernels, "exchanges": exchanges, "checked": checked, "run_s": seconds,
-            "saved": saves.json(),
-        });
-        object.extend(own.as_object().cloned().unwrap_or_default());
+        let own = [
+            ("kernel", json!(subject.kernel.name())),
+            ("device", json!(device)),
+            ("ranks", json!(ranked.mesh().ranks())),
+            ("mesh", json!(ranked.mesh().to_string())),
+            ("kernels", json!(kernels)),
+            ("exchanges", json!(exchanges)),
+            ("checked", json!(checked)),
+            ("run_s", json!(seconds)),
+            ("saved", saves.json()),
+        ];
+        object.extend(own.map(|(name, value)| (name.to_string(), value)));
         if let Some((opened, launches)) = found.filter(|(opened, launches)| !opened.judge.passed(launches)) {
             return opened.judge.verdict(launches).map_err(|failure| failure.with(&json!(object)));
         }
@@ -201,8 +208,9 @@ fn tell(
     found.map_or(Ok(()), |(opened, launches)| opened.judge.tell(launches))
 }
 
-/// Options that mean something for one kernel on one device alone.
-fn refuse_without_effect(arguments: &Run, is_emulated: bool) -> Outcome {
+/// Refuses options that mean something for one kernel on one device alone, or for emulated ones where there are none.
+fn refuse_without_effect(arguments: &Run) -> Outcome {
+    let is_emulated = is_emulator(arguments.device.as_deref())?;
     let given = [
         ("--grid", arguments.launch.grid.as_deref().is_some_and(|grid| grid != "auto")),
         ("--block", arguments.block.is_some()),

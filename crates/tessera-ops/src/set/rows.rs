@@ -144,10 +144,13 @@ enum Lines {
 
 impl Lines {
     fn of(n: usize, storage: DType) -> Lines {
-        match n {
-            _ if n.is_multiple_of(BLOCKS * ROW_COLUMNS as usize) => Lines::Even,
-            _ if storage.bits() < 32 && !(n * storage.bits() as usize).is_multiple_of(VECTOR_BITS) => Lines::Odd,
-            _ => Lines::Ragged,
+        let bits = storage.bits() as usize;
+        if n.is_multiple_of(BLOCKS * ROW_COLUMNS as usize) {
+            Lines::Even
+        } else if bits < 32 && !(n * bits).is_multiple_of(VECTOR_BITS) {
+            Lines::Odd
+        } else {
+            Lines::Ragged
         }
     }
 
@@ -158,19 +161,19 @@ impl Lines {
 
     /// The cluster for rows of so many elements of several arrays.
     fn cluster(self, arrays: usize, n: usize, storage: DType) -> Division {
-        let narrow = storage.bits() == 16;
-        let part = match self {
-            Lines::Even if !narrow => 1,
-            _ if storage.bits() > 32 => 1,
-            Lines::Even | Lines::Odd => PART / arrays,
-            Lines::Ragged => 2 * PART / arrays,
+        let (bits, halves) = (storage.bits() as usize, storage.bits() == 16);
+        let of_columns = |part: usize| n.div_ceil(part / arrays).next_power_of_two().min(BLOCKS);
+        let mut blocks = match self {
+            Lines::Even if !halves => BLOCKS,
+            Lines::Ragged if bits > 32 => BLOCKS,
+            Lines::Even | Lines::Odd => of_columns(PART),
+            Lines::Ragged => of_columns(2 * PART),
         };
-        let mut blocks = n.div_ceil(part).next_power_of_two().min(BLOCKS);
         while row_part(n as u64, blocks as u64).is_none() {
             blocks /= 2;
         }
-        let bytes = if narrow && self != Lines::Even { 2 * HELD_BYTES } else { HELD_BYTES };
-        let held = bytes * 8 / (storage.bits() as usize).max(32) / arrays;
+        let bytes = if halves && self != Lines::Even { 2 * HELD_BYTES } else { HELD_BYTES };
+        let held = bytes * 8 / bits.max(32) / arrays;
         let warps = n.div_ceil(blocks * Arch::WARP as usize * held).next_power_of_two();
         let least = if self == Lines::Odd { 4 } else { 1 };
         Division::Cluster { blocks: blocks as u32, warps: warps.max(least) as u32 }
