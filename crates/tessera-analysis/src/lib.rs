@@ -2,7 +2,7 @@
 //!
 //! | question | modules |
 //! |---|---|
-//! | which numbers a value can be | [`facts`], [`linear`], [`masks`] |
+//! | which numbers a value can be | [`facts`], [`linear`], [`modulo`], [`masks`] |
 //! | which memory an operation touches, and who uses a value | [`memory`], [`buffers`], [`arrays`], [`uses`], [`set`] |
 //! | how elements lie in memory, and which are neighbours | [`arrangement`], [`neighbours`], [`lines`], [`room`] |
 //! | how warps and threads share a product and send its sums | [`sharing`], [`outer`], [`sent`] |
@@ -22,6 +22,7 @@ pub mod linear;
 pub mod lines;
 pub mod masks;
 pub mod memory;
+pub mod modulo;
 pub mod neighbours;
 pub mod outer;
 pub mod packing;

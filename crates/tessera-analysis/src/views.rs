@@ -1,9 +1,10 @@
 //! What is known of a view's array before its kernel runs: what divides its address, its sizes and its strides.
 
 use smallvec::SmallVec;
-use tessera_ir::{Extent, Func, ScheduleOp, TileViewType, Value};
+use tessera_ir::{Extent, Func, ScheduleOp, TileViewType, Value, ViewKind};
 
 use super::facts::{Facts, gcd, power};
+use super::modulo::Residue;
 
 /// What is known of an array.
 pub struct ViewFacts {
@@ -15,6 +16,8 @@ pub struct ViewFacts {
     pub least_sizes: SmallVec<[i64; 4]>,
     /// Divisors of the strides.
     pub strides: SmallVec<[u64; 4]>,
+    /// The strides themselves; `None` where the view's maker does not give them.
+    steps: SmallVec<[Option<Residue>; 4]>,
 }
 
 impl ViewFacts {
@@ -25,11 +28,16 @@ impl ViewFacts {
             Extent::Static(value) => (value.unsigned_abs(), *value),
             Extent::Dynamic => (1, 0),
         };
+        let step = |extent: &Extent| match extent {
+            Extent::Static(value) => Some(Residue::number(*value)),
+            Extent::Dynamic => None,
+        };
         let mut known = ViewFacts {
             align: u64::from(ty.tensor.elem.bits()).div_ceil(8),
             sizes: ty.tensor.shape.iter().map(|extent| of(extent).0).collect(),
             least_sizes: ty.tensor.shape.iter().map(|extent| of(extent).1).collect(),
             strides: ty.tensor.strides.iter().map(|extent| of(extent).0).collect(),
+            steps: ty.tensor.strides.iter().map(step).collect(),
         };
         // The view's operands say more than its type.
         let Some(tensor) = func.defining_op(view).map(|op| &func.ops[op]) else { return known };
@@ -55,9 +63,32 @@ impl ViewFacts {
                 && let Some(&value) = strides.next()
             {
                 known.strides[dim] = facts.fact(value).divisor;
+                known.steps[dim] = Some(Residue::of(func, value));
             }
         }
         known
+    }
+
+    /// Where the tile at an index begins: elements from the array's base on, where a maker of the view gives its strides.
+    pub fn corner(&self, func: &Func, ty: &TileViewType, index: &[Value]) -> Option<Residue> {
+        let mut corner = Residue::default();
+        for (position, &value) in index.iter().enumerate() {
+            let step = match &ty.kind {
+                ViewKind::Partition => u64::from(ty.tile[position]),
+                ViewKind::Strided(steps) => u64::from(steps[position]),
+                ViewKind::GatherScatter { .. } => 1,
+            };
+            let stride = self.steps[ty.dim_map[position] as usize].as_ref()?;
+            corner = corner.plus(&Residue::of(func, value).times(&Residue::number(step as i64)).times(stride));
+        }
+        Some(corner)
+    }
+
+    /// What divides the address of the tile at an index, in bytes.
+    pub fn alignment(&self, func: &Func, facts: &Facts, ty: &TileViewType, index: &[Value]) -> u64 {
+        let bytes = u64::from(ty.tensor.elem.bits()).div_ceil(8);
+        let divisor = self.corner(func, ty, index).map_or(1, |corner| corner.divisor(facts));
+        self.align.min(divisor * bytes)
     }
 
     /// Neighbours along an axis of the array that one access may take, of elements of so many bytes: all lines of them begin and end at as many

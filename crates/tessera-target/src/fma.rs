@@ -161,7 +161,7 @@ impl Lowering<'_> {
         let elem = Elem::Num(side.elem);
         let zero = self.bits(elem, 0);
         let address = self.b.at(side.corner, (line * side.line + step * side.step) as i64);
-        let run = Run { registers: (0..side.vector).collect(), address, when: None };
+        let run = Run { registers: (0..side.vector).collect(), address, when: None, cut: None };
         self.load_run("shared", elem, &run, zero, false)
     }
 }

@@ -9,7 +9,7 @@
 //! | values, registers, the kernel's frame | `bound`, `lowering`, `place`, `frame`, `scratch`, `parts`, `recording` |
 //! | arithmetic of elements | `elementwise`, `integer`, `float`, `cast`, `narrow`, `math`, `math64` |
 //! | tiles | `shape`, `remap`, `reduce`, `scan`, `scan_levels`, `product`, `spread`, `matrix`, `warpgroup` |
-//! | memory | `view`, `memory`, `vectors`, `atomic`, `shared`, `turn`, `access`, `conflicts`, `sectors`, `engine`, `send` |
+//! | memory | `view`, `memory`, `ends`, `vectors`, `atomic`, `shared`, `turn`, `access`, `conflicts`, `sectors`, `engine`, `send` |
 //! | blocks of a cluster | `cluster`, `gather` |
 //! | control flow and threads | `control`, `threads`, `rings`, `debug`, `print`, `timeline` |
 //!
@@ -34,6 +34,7 @@ mod conflicts;
 mod control;
 mod debug;
 mod elementwise;
+mod ends;
 mod engine;
 mod float;
 mod fma;

@@ -16,7 +16,7 @@ use super::lowering::{Lowered, Lowering};
 use super::operation::astray;
 use super::place::Place;
 use super::remap::Remap;
-use super::view::{Run, Window};
+use super::view::{Ends, Run, Window};
 use tessera_analysis::memory::{Root, root};
 use tessera_analysis::neighbours::Vector;
 
@@ -142,7 +142,9 @@ impl Lowering<'_> {
         let base = window.packed;
         let needed = self.needed(op)?;
         let (handed, mine) = self.handed(order, &layout);
-        for mut run in self.runs(&mut window) {
+        let single = order != MemoryOrder::Weak;
+        let mut parts = Vec::new();
+        for mut run in self.runs(&mut window, if single { Ends::Apart } else { Ends::Among }) {
             if handed && !layout.is_primary(run.registers[0] as u64, 0) {
                 continue;
             }
@@ -152,11 +154,16 @@ impl Lowering<'_> {
                 let decisive = if self.decided_by_first(op, &window, &run) { 1 } else { whole };
                 let any = self.any(run.registers[..decisive].iter().map(|&register| mask[register]), *negated);
                 run.when = self.both(run.when, any);
+                run.cut = run.cut.and_then(|cut| self.both(Some(cut), any));
             }
             let loaded = match base {
                 Some(base) => self.load_packed(base, elem, &run, padding)?,
-                None => self.load_run(words, elem, &run, padding, order != MemoryOrder::Weak),
+                None => self.load_run(words, elem, &run, padding, single),
             };
+            parts.push((run, loaded));
+        }
+        self.load_ends(words, &mut window, &mut parts, padding);
+        for (run, loaded) in parts {
             for (&register, value) in run.registers.iter().zip(loaded) {
                 regs[register] = value;
             }
@@ -212,17 +219,22 @@ impl Lowering<'_> {
         let elem = Elem::Num(window.dtype);
         let mine = self.stores(&layout);
         let base = window.packed;
-        for mut run in self.runs(&mut window) {
+        let single = order != MemoryOrder::Weak;
+        let mut parts = Vec::new();
+        for mut run in self.runs(&mut window, if single { Ends::Apart } else { Ends::Among }) {
             if !layout.is_primary(run.registers[0] as u64, 0) {
                 continue;
             }
             run.when = self.both(run.when, mine);
+            run.cut = run.cut.and_then(|cut| self.both(Some(cut), mine));
             let values: Vec<Reg> = run.registers.iter().map(|&register| regs[register]).collect();
             match base {
                 Some(base) => self.store_packed(base, elem, &run, &values),
-                None => self.store_run(words, elem, &run, &values, order != MemoryOrder::Weak),
+                None => self.store_run(words, elem, &run, &values, single),
             }
+            parts.push((run, values));
         }
+        self.store_ends(words, &mut window, &parts);
         Ok(())
     }
 
@@ -421,7 +433,7 @@ impl Lowering<'_> {
                     continue;
                 }
                 let when = self.both(when, mine);
-                let run = Run { address: addresses[registers[0]].into(), registers, when };
+                let run = Run { address: addresses[registers[0]].into(), registers, when, cut: None };
                 let loaded = self.load_run(words, elem, &run, regs[run.registers[0]], false);
                 for (&register, value) in run.registers.iter().zip(loaded) {
                     regs[register] = value;
@@ -450,7 +462,7 @@ impl Lowering<'_> {
             }
             let when = self.both(when, mine);
             let moved: Vec<Reg> = registers.iter().map(|&register| values[register]).collect();
-            let run = Run { address: addresses[registers[0]].into(), registers, when };
+            let run = Run { address: addresses[registers[0]].into(), registers, when, cut: None };
             self.store_run(words, elem, &run, &moved, false);
         }
         Ok(())

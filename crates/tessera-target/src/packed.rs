@@ -150,7 +150,7 @@ impl Lowering<'_> {
     pub(super) fn store_packed(&mut self, base: Reg, elem: Elem, run: &Run, values: &[Reg]) {
         for (at, &value) in (0i64..).zip(values) {
             let address = self.b.at(run.address.base, run.address.offset + at);
-            let one = Run { registers: vec![run.registers[at as usize]], address, when: run.when };
+            let one = Run { registers: vec![run.registers[at as usize]], address, when: run.when, cut: None };
             self.store_code(base, elem, &one, value);
         }
     }

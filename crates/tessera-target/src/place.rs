@@ -49,7 +49,11 @@ impl Place {
         self.registers[register][dim]
     }
 
-    /// The largest coordinate that any thread's register can have.
+    /// The smallest and the largest coordinate that any thread's register can have.
+    pub(super) fn range(&self, register: usize, dim: usize) -> (u64, u64) {
+        (self.registers[register][dim].1, self.most(register, dim))
+    }
+
     fn most(&self, register: usize, dim: usize) -> u64 {
         let (xor, add) = self.registers[register][dim];
         (if xor == 0 { self.thread_most[dim] } else { self.thread_bits[dim] | xor }) + add

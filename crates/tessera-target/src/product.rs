@@ -458,7 +458,7 @@ impl Lowering<'_> {
             let address = self.along(factor, axis, k, line);
             for first in (0..count).step_by(width as usize) {
                 let address = self.b.at(address, (first * bytes) as i64);
-                let run = Run { registers: (0..width as usize).collect(), address, when: None };
+                let run = Run { registers: (0..width as usize).collect(), address, when: None, cut: None };
                 for (i, value) in self.load_run("shared", elem, &run, zero, false).into_iter().enumerate() {
                     let value = self.multiplied_as(factor.elem, out, sign, value)?;
                     values[first as usize + i].push(value);
@@ -487,7 +487,7 @@ impl Lowering<'_> {
         for group in groups {
             let address = self.along(factor, axis, k, lines.addresses[group[0]]);
             let address = self.b.at(address, (inner * factor.strides[axis] * bytes) as i64);
-            let run = Run { registers: (0..group.len()).collect(), address, when: None };
+            let run = Run { registers: (0..group.len()).collect(), address, when: None, cut: None };
             for (&line, value) in group.iter().zip(self.load_run("shared", elem, &run, zero, false)) {
                 values[line] = self.multiplied_as(factor.elem, out, sign, value)?;
             }

@@ -22,7 +22,7 @@ use super::bound::{Buffer, Regs};
 use super::engine::swizzle_mode;
 use super::lowering::{Lowered, Lowering};
 use super::memory::access_words;
-use super::view::step_of;
+use super::view::{Ends, step_of};
 use tessera_analysis::arrangement::engine_swizzle;
 use tessera_analysis::arrays::own_array;
 use tessera_analysis::sent::{HALF_BYTES, HALVES, Part, ROWS, WARP_ROWS, box_of_rows, lines, parts};
@@ -166,7 +166,7 @@ impl Lowering<'_> {
             let mut begins = vec![(zero, 0); rank - 2];
             begins.extend([(self.b.add(Ty::U32, first, row), ROWS), (column, shape.columns)]);
             let mut window = self.window_of_part(view, data.group(2), &of_view, &begins)?;
-            for run in self.runs(&mut window) {
+            for run in self.runs(&mut window, Ends::Apart) {
                 let values: Vec<Reg> = run.registers.iter().map(|&register| held[register]).collect();
                 self.store_run(&words, elem, &run, &values, false);
             }

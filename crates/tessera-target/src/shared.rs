@@ -19,7 +19,7 @@ use super::memory::{Space, access_words};
 use super::operation::astray;
 use super::place::{Inside, Place};
 use super::scratch::moved_as;
-use super::view::Run;
+use super::view::{Ends, Run};
 use tessera_analysis::arrangement::Arrangement;
 use tessera_analysis::room::{GATHER_SLOTS, LEAST_ALIGN, SUM_BARRIERS, buffer_align, buffer_bytes, gathered_bytes};
 use tessera_analysis::sent;
@@ -333,7 +333,7 @@ impl Lowering<'_> {
                 Inside::When(within) => Some(within),
             };
             let address = self.buffer_address(buffer, &place, first);
-            runs.push(Run { registers, address, when });
+            runs.push(Run { registers, address, when, cut: None });
         }
         runs
     }
@@ -405,7 +405,7 @@ impl Lowering<'_> {
         };
         let policy = priority.filter(|_| self.arch.has_cp_async()).map(|priority| self.b.cache_policy(priority));
         let options = CacheOptions { bypass_l1, lines, policy };
-        for run in self.runs(&mut window) {
+        for run in self.runs(&mut window, Ends::Apart) {
             if !layout.is_primary(run.registers[0] as u64, 0) {
                 continue;
             }
@@ -433,10 +433,10 @@ impl Lowering<'_> {
                     }
                     continue;
                 }
-                let part = Run { registers: registers.to_vec(), address: from, when: run.when };
+                let part = Run { registers: registers.to_vec(), address: from, when: run.when, cut: None };
                 let words = access_words(self.space(view), MemoryOrder::Weak, None, CacheHint::Normal);
                 let values = self.load_run(&words, elem, &part, padding, false);
-                let part = Run { registers: registers.to_vec(), address: to, when: holds };
+                let part = Run { registers: registers.to_vec(), address: to, when: holds, cut: None };
                 self.store_run("shared", elem, &part, &values, false);
             }
         }

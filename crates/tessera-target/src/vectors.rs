@@ -52,7 +52,7 @@ impl Lowering<'_> {
         let source = data.one(at);
         if self.func.ty(source).is_scalar() {
             let address = self.reg(source)?.into();
-            let run = Run { registers: (0..count).collect(), address, when: None };
+            let run = Run { registers: (0..count).collect(), address, when: None, cut: None };
             return Ok(vec![(access_words(self.space(source), MemoryOrder::Weak, None, cache), self.pointee(source)?, run)]);
         }
         let (buffer, address) = self.chosen(source, data.group(at + 1))?;
@@ -75,7 +75,7 @@ impl Lowering<'_> {
                     self.mixed(buffer.swizzle, moved).into()
                 }
             };
-            let run = Run { registers: (first..first + width).collect(), address, when: None };
+            let run = Run { registers: (first..first + width).collect(), address, when: None, cut: None };
             runs.push(("shared".to_string(), Elem::Num(buffer.elem), run));
         }
         Ok(runs)

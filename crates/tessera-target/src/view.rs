@@ -22,6 +22,7 @@ use tessera_analysis::facts::{gcd, power};
 use tessera_analysis::views::ViewFacts;
 
 /// Everything about one tile of a view.
+#[derive(Clone)]
 pub(super) struct Window {
     pub(super) layout: Distribution,
     pub(super) dtype: DType,
@@ -43,6 +44,7 @@ pub(super) struct Window {
 }
 
 /// One axis of a tile in an array.
+#[derive(Clone)]
 struct Side {
     /// Distance of neighbours in elements, where it is known.
     known: Option<i64>,
@@ -57,6 +59,9 @@ struct Side {
     size_divisor: u64,
     /// The tile starts at a multiple of this many elements.
     start_divisor: u64,
+    /// The least and the greatest start, and the least size of the array.
+    starts: (i64, i64),
+    least_size: i64,
     stride_divisor: u64,
     extent: u64,
 }
@@ -67,8 +72,19 @@ pub(super) struct Run {
     /// Their registers, in the order of memory.
     pub(super) registers: Vec<usize>,
     pub(super) address: Address,
-    /// Whether they exist; all or none.
+    /// Whether all of them exist; otherwise none does, unless the array may end among them.
     pub(super) when: Option<Reg>,
+    /// Where it may: whether it does.
+    pub(super) cut: Option<Reg>,
+}
+
+/// What may be grouped into one access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// Elements that exist together or not at all.
+    Apart,
+    /// An array may end among the elements, too: those that exist are then found one by one.
+    Among,
 }
 
 impl Lowering<'_> {
@@ -202,6 +218,8 @@ impl Lowering<'_> {
                     gathered: Some(gathered),
                     size_divisor: 1,
                     start_divisor: 1,
+                    starts: (0, 0),
+                    least_size: 0,
                     stride_divisor,
                     extent,
                 });
@@ -241,8 +259,12 @@ impl Lowering<'_> {
             align = align.min(power(start_divisor.saturating_mul(stride_divisor).saturating_mul(bytes)));
             // The tile stays inside where its index cannot be negative and the array's size is a multiple of its extent...
             let most = fact.greatest.saturating_mul(step_of(&ty, position) as i64).saturating_add(extent as i64);
-            let size_least = self.least_size(size, facts.least_sizes[dim]);
-            let covered = fact.least >= 0 && most <= size_least;
+            let least_size = self.least_size(size, facts.least_sizes[dim]);
+            let covered = fact.least >= 0 && most <= least_size;
+            let starts = match begins {
+                Some(_) => (i64::MIN, i64::MAX),
+                None => [fact.least, fact.greatest].map(|index| index.saturating_mul(step_of(&ty, position) as i64)).into(),
+            };
             let padded = begins.is_none() && layout.shape()[position] != extent;
             let size = if wide { self.widen(size) } else { size };
             axes.push(Side {
@@ -253,9 +275,14 @@ impl Lowering<'_> {
                 gathered: None,
                 size_divisor,
                 start_divisor,
+                starts,
+                least_size,
                 stride_divisor,
                 extent: begins.map_or(extent, |_| layout.shape()[position]),
             });
+        }
+        if begins.is_empty() && !is_packed {
+            align = align.max(facts.alignment(self.func, &self.facts, &ty, index));
         }
         Ok(Window {
             layout: layout.clone(),
@@ -293,38 +320,47 @@ impl Lowering<'_> {
 
     /// Whether an element lies in the array; `None` where it always does.
     pub(super) fn in_array(&mut self, window: &mut Window, register: usize) -> Option<Reg> {
-        let mut all = None;
-        for dim in 0..window.axes.len() {
-            let side = &window.axes[dim];
-            let Some((start, size)) = side.bound else { continue };
-            if let Some(gathered) = &side.gathered {
-                let index = gathered[register];
-                let wide = self.class(index) == Class::B64 || self.class(size) == Class::B64;
-                let (index, size) = if wide { (self.widen(index), self.widen(size)) } else { (index, size) };
-                let within = self.b.setp(Word::Lt, if wide { Ty::U64 } else { Ty::U32 }, index, size);
-                all = self.both(all, Some(within));
-                continue;
-            }
-            // A tile that divides the array is inside or outside as a whole.
-            let whole = side.size_divisor.is_multiple_of(side.extent) && side.start_divisor.is_multiple_of(side.extent);
-            let parts = if whole { (0, 0) } else { window.place.parts(register, dim) };
-            let within = match side.inside.get(&parts) {
-                Some(&within) => within,
-                None => {
-                    let coordinate = if whole { self.b.u32(0) } else { self.coordinate(&window.place, register, dim) };
-                    let (ty, coordinate) = match self.class(start) {
-                        Class::B64 => (Ty::U64, self.b.cvt(Ty::U64, Ty::U32, coordinate)),
-                        _ => (Ty::U32, coordinate),
-                    };
-                    let position = self.b.add(ty, start, coordinate);
-                    let within = self.b.setp(Word::Lt, ty, position, size);
-                    window.axes[dim].inside.insert(parts, within);
-                    within
-                }
-            };
-            all = self.both(all, Some(within));
+        self.in_array_but(window, register, None)
+    }
+
+    /// The same, whatever its place along one axis.
+    fn in_array_but(&mut self, window: &mut Window, register: usize, but: Option<usize>) -> Option<Reg> {
+        let axes = (0..window.axes.len()).filter(|&dim| Some(dim) != but);
+        axes.fold(None, |all, dim| {
+            let along = self.in_array_along(window, register, dim);
+            self.both(all, along)
+        })
+    }
+
+    /// Whether an element lies in the array along one axis.
+    fn in_array_along(&mut self, window: &mut Window, register: usize, dim: usize) -> Option<Reg> {
+        let side = &window.axes[dim];
+        let (start, size) = side.bound?;
+        if let Some(gathered) = &side.gathered {
+            let index = gathered[register];
+            let wide = self.class(index) == Class::B64 || self.class(size) == Class::B64;
+            let (index, size) = if wide { (self.widen(index), self.widen(size)) } else { (index, size) };
+            return Some(self.b.setp(Word::Lt, if wide { Ty::U64 } else { Ty::U32 }, index, size));
         }
-        all
+        // A tile that divides the array is inside or outside as a whole.
+        let whole = side.size_divisor.is_multiple_of(side.extent) && side.start_divisor.is_multiple_of(side.extent);
+        let (least, most) = if whole { (0, 0) } else { window.place.range(register, dim) };
+        if side.starts.0.saturating_add(least as i64) >= 0 && side.starts.1.saturating_add(most as i64) < side.least_size {
+            return None;
+        }
+        let parts = if whole { (0, 0) } else { window.place.parts(register, dim) };
+        if let Some(&within) = side.inside.get(&parts) {
+            return Some(within);
+        }
+        let coordinate = if whole { self.b.u32(0) } else { self.coordinate(&window.place, register, dim) };
+        let (ty, coordinate) = match self.class(start) {
+            Class::B64 => (Ty::U64, self.b.cvt(Ty::U64, Ty::U32, coordinate)),
+            _ => (Ty::U32, coordinate),
+        };
+        let position = self.b.add(ty, start, coordinate);
+        let within = self.b.setp(Word::Lt, ty, position, size);
+        window.axes[dim].inside.insert(parts, within);
+        Some(within)
     }
 
     /// The address of a register's element.
@@ -413,8 +449,8 @@ impl Lowering<'_> {
 
     /// The elements that the thread holds, grouped into what one instruction can move. Holes and elements that lie outside
     /// of the array in every thread are left out.
-    pub(super) fn runs(&mut self, window: &mut Window) -> Vec<Run> {
-        let bits = self.vector_bits(window);
+    pub(super) fn runs(&mut self, window: &mut Window, ends: Ends) -> Vec<Run> {
+        let (bits, cut) = self.vector_bits(window, ends);
         let mut seen = vec![false; window.place.len()];
         let mut runs = Vec::new();
         for first in 0..window.place.len() {
@@ -434,32 +470,56 @@ impl Lowering<'_> {
                 Inside::Always => None,
                 Inside::When(within) => Some(within),
             };
-            let within = self.in_array(window, first);
-            let when = self.both(hole, within);
+            let others = self.in_array_but(window, first, cut);
+            let others = self.both(hole, others);
+            let (along, cut) = match cut {
+                Some(dim) => self.parted(window, &registers, dim),
+                None => (None, None),
+            };
+            let (when, cut) = (self.both(others, along), cut.and_then(|cut| self.both(Some(cut), others)));
             let address = self.address(window, first);
-            runs.push(Run { registers, address, when });
+            runs.push(Run { registers, address, when, cut });
         }
         runs
     }
 
-    /// The register bits that count along the axis whose neighbours are neighbours in memory, lowest first, as far as one
-    /// instruction can move them at once.
-    fn vector_bits(&self, window: &Window) -> Vec<usize> {
-        let bits = self.neighbours_of(window);
-        if window.packed.is_none() {
-            return bits;
+    /// Whether all elements of a run lie in the array along its axis, and whether some may and others do not.
+    fn parted(&mut self, window: &mut Window, registers: &[usize], dim: usize) -> (Option<Reg>, Option<Reg>) {
+        let (first, last) = (registers[0], registers[registers.len() - 1]);
+        let (first, last) = (self.in_array_along(window, first, dim), self.in_array_along(window, last, dim));
+        match (first, last) {
+            (None, None) => (None, None),
+            // The array begins before all of them.
+            (first, Some(last)) if window.axes[dim].starts.0 >= 0 => {
+                let beyond = self.b.not(last);
+                (Some(last), self.both(first, Some(beyond)))
+            }
+            (first, last) => {
+                let whole = self.both(first, last);
+                (whole, whole.map(|whole| self.b.not(whole)))
+            }
         }
-        // The most of them that fill words.
-        let width = u64::from(window.dtype.bits());
-        let fits = (1..=bits.len()).rev().find(|&count| fills_words(width, 1 << count)).unwrap_or(0);
-        bits[..fits].to_vec()
     }
 
-    fn neighbours_of(&self, window: &Window) -> Vec<usize> {
+    /// The register bits that count along the axis whose neighbours are neighbours in memory, lowest first, as far as one
+    /// instruction can move them at once; and that axis, where the array may end among them.
+    fn vector_bits(&self, window: &Window, ends: Ends) -> (Vec<usize>, Option<usize>) {
+        if window.packed.is_none() {
+            let bounded = self.neighbours_of(window, Ends::Apart);
+            let bits = self.neighbours_of(window, ends);
+            let cut = (bits.len() > bounded.len()).then(|| contiguous(window)).flatten();
+            return (bits, cut);
+        }
+        // The most of them that fill words.
+        let bits = self.neighbours_of(window, Ends::Apart);
+        let width = u64::from(window.dtype.bits());
+        let fits = (1..=bits.len()).rev().find(|&count| fills_words(width, 1 << count)).unwrap_or(0);
+        (bits[..fits].to_vec(), None)
+    }
+
+    fn neighbours_of(&self, window: &Window, ends: Ends) -> Vec<usize> {
         let bytes = window.unit;
-        let Some(dim) = window.axes.iter().position(|side| side.known == Some(1) && side.gathered.is_none()) else {
-            return Vec::new();
-        };
+        let Some(dim) = contiguous(window) else { return Vec::new() };
         if window.axes.iter().any(|side| side.gathered.is_some() && !(side.stride_divisor * bytes).is_multiple_of(16)) {
             return Vec::new();
         }
@@ -473,9 +533,10 @@ impl Lowering<'_> {
                 .axes
                 .iter()
                 .enumerate()
-                .all(|(other, side)| other == dim || (side.stride_divisor * bytes).is_multiple_of(width * bytes));
-            let bounded =
-                side.bound.is_none() || (side.size_divisor.is_multiple_of(width) && side.start_divisor.is_multiple_of(width));
+                .all(|(other, side)| other == dim || side.extent == 1 || (side.stride_divisor * bytes).is_multiple_of(width * bytes));
+            let bounded = ends == Ends::Among
+                || side.bound.is_none()
+                || (side.size_divisor.is_multiple_of(width) && side.start_divisor.is_multiple_of(width));
             let whole = window.layout.shape()[dim].is_multiple_of(width);
             let apart = window.place.thread_bits[dim] & (width - 1) == 0;
             let repeated = core.extent(dim).is_multiple_of(width);
@@ -499,6 +560,11 @@ impl Lowering<'_> {
     pub(super) fn padding(&mut self, padding: Padding, dtype: DType) -> Reg {
         self.bits(tessera_ir::Elem::Num(dtype), padding.bits(dtype))
     }
+}
+
+/// The axis along which neighbours are neighbours in memory.
+fn contiguous(window: &Window) -> Option<usize> {
+    window.axes.iter().position(|side| side.known == Some(1) && side.gathered.is_none())
 }
 
 /// How far one step of a view's index moves, in elements.

@@ -44,6 +44,7 @@ pub const ALL: &[&Pass] = &[
     &tile::LOAD_PORTIONS,
     &tile::WARP_SPECIALIZATION,
     &tile::MULTISTAGE_PIPELINE,
+    &tile::LINE_ALIGNMENT,
     &tile::CLUSTER_ROWS,
     &tile::MASK_ELISION,
     &tile::PIPELINING,

@@ -664,10 +664,21 @@ fn together(func: &Func, facts: &Facts, ops: &[Op]) -> Option<u64> {
     let of = |&op: &Op| {
         let view = view_of(func, op).filter(|view| (8..32).contains(&view.tensor.elem.bits()))?;
         let value = func.ops[op].operands.iter().copied().find(|&value| matches!(func.ty(value), Type::TileView(_)))?;
-        let along = *view.dim_map.get(fastest(view))? as usize;
-        Some(ViewFacts::of(func, facts, value, view).aligned(along, u64::from(view.tensor.elem.bits()) / 8))
+        let (fastest, bytes) = (fastest(view), u64::from(view.tensor.elem.bits()) / 8);
+        let known = ViewFacts::of(func, facts, value, view);
+        // Of a tile of one line it counts where that begins.
+        if (0..view.tile.len()).all(|axis| axis == fastest || view.tile[axis] == 1) {
+            let index = func.ops[op].group(if view_is_stored(func, op) { 2 } else { 1 });
+            return Some((known.alignment(func, facts, view, index) / bytes).clamp(1, 16 / bytes));
+        }
+        Some(known.aligned(*view.dim_map.get(fastest)? as usize, bytes))
     };
     telling.map(of).try_fold(0, |most, width| Some(width?.max(most))).filter(|&most| most > 0)
+}
+
+/// Whether an operation is a store through a view, whose tile stands before it.
+fn view_is_stored(func: &Func, op: Op) -> bool {
+    matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::StoreViewTko { .. }))
 }
 
 /// The tile axis along which memory is contiguous; where it is along none, the last one.

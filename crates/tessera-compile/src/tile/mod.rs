@@ -8,6 +8,7 @@
 //! | `code-sinking` ([`sink`]) | what only a branch uses | a part of the branch |
 //! | `single-rounds` ([`rounds`]) | a product of warpgroups that stands in no loop | a loop of one round |
 //! | `load-portions` ([`portions`]) | a tile that is loaded behind a product's loop | tiles as wide as the loop's left factor |
+//! | `line-alignment` ([`lines`]) | tiles of rows whose lines are no whole vectors | tiles that begin at whole vectors |
 //! | `warp-specialization` ([`roles`]) | products of warpgroups in counted loops | a plan: warps that load, warps that multiply |
 //! | `multistage-pipeline` ([`stages`]) | other products in counted loops | a plan: all warps copy ahead of what they multiply |
 //! | `cluster-rows` ([`row_split`]) | a row that a block reduces, where blocks shall share it | a plan: a cluster takes it |
@@ -24,7 +25,7 @@
 //! | `rematerialization` ([`again`]) | wide numbers that are held while a block reduces | the narrow ones that they are made of |
 //! | `occupancy` ([`residence`]) | a block that combines over rows | how many of it shall be resident |
 //!
-//! The first six put a function into the forms that the next know. Of the three that plan, the first that can gives the function its plan
+//! The first seven put a function into the forms that the next know. Of the three that plan, the first that can gives the function its plan
 //! ([`tessera_ir::plan`]), unless it has one by hand. `pipelining` alone carries plans out, and makes the function `staged`: its roles, rings
 //! and copies are there, its tiles have no layouts yet. [`feed`], [`slots`] and [`queue`] have what it builds from;
 //! [`outer`](tessera_analysis::outer) and [`spread`] say how factors lie that threads multiply by themselves. Before the plan [`strips`]
@@ -59,6 +60,7 @@ mod guard;
 mod infer;
 mod late;
 mod left;
+mod lines;
 mod numbers;
 mod order;
 mod overlap;
@@ -159,6 +161,27 @@ pub(crate) const CLUSTER_ROWS: Pass = Pass {
     run: |func, cx| match func.hints.shares() {
         Sharing::Cluster => plan(func, cx, CLUSTER_ROWS.name, row_split::propose),
         Sharing::Nothing | Sharing::Blocks | Sharing::Rounds | Sharing::Turns => Changed(false),
+    },
+};
+
+pub(crate) const LINE_ALIGNMENT: Pass = Pass {
+    name: "line-alignment",
+    doc: "Has the tiles of rows begin at whole vectors, where lines of their arrays do not.",
+    run: |func, cx| {
+        if func.level != Level::Schedule || func.plan.is_some() {
+            return Changed(false);
+        }
+        let mut aligned = func.clone();
+        match lines::align(&mut aligned) {
+            Ok(()) => {
+                *func = aligned;
+                Changed(true)
+            }
+            Err(reason) => {
+                cx.refusals.push(Reason { span: reason.span.or(Some(func.span)), ..reason });
+                Changed(false)
+            }
+        }
     },
 };
 

@@ -256,13 +256,14 @@ impl Axes {
         }
     }
 
-    /// An access by a view: tiles that overlap are whole.
+    /// An access by a view: tiles that overlap are whole, unless they may begin anywhere.
     fn view(&mut self, func: &Func, view: Value, tile: Value, index: &[Value]) {
         let Type::TileView(ty) = func.ty(view) else { bug!("tiles of what is no view") };
         for axis in 0..rank(func, tile) {
             match &ty.kind {
                 ViewKind::Partition => {}
-                ViewKind::Strided(steps) if steps.get(axis) == ty.tile.get(axis) => {}
+                // A part of a tile begins at a whole number of steps, too.
+                ViewKind::Strided(steps) if steps.get(axis) == ty.tile.get(axis) || steps.get(axis) == Some(&1) => {}
                 ViewKind::Strided(_) => self.keep(tile, axis),
                 ViewKind::GatherScatter { .. } => {
                     let index = index[axis];

@@ -15,7 +15,8 @@
 //! Invariant: a function that has columns goes its way once, and nothing in it needs all of them at once but reductions.
 
 use rustc_hash::FxHashMap;
-use tessera_ir::attrs::{Predicate, ReduceOrder, Signedness};
+use smallvec::SmallVec;
+use tessera_ir::attrs::{Overflow, Predicate, ReduceOrder, Signedness};
 use tessera_ir::{
     Builder, Const, Extent, Func, Op, OpKind, Padding, Reason, ScheduleOp, Shape, TileType, TileViewType, Type, Value, ViewKind,
     bug,
@@ -155,11 +156,30 @@ impl Columns {
         alike && ((self.count / parts).is_multiple_of(ROW_COLUMNS) || !ops.iter().any(neighbours))
     }
 
-    /// Makes rows wider.
+    /// Accesses to columns through views, in order: with the view, and the axis of its tiles that columns run along.
+    pub(in crate::tile) fn accesses(&self, func: &Func) -> Vec<(Op, Value, usize)> {
+        let (axes, class) = self.axes(func);
+        let of = |&op: &Op| {
+            let (view, tile) = view_and_tile(func, op)?;
+            let axis = (0..rank(func, tile)).find(|&axis| axes.class(tile, axis) == class)?;
+            Some((op, view, axis))
+        };
+        func.blocks[func.body].ops.iter().filter_map(of).collect()
+    }
+
+    /// The first operation that columns come from: nothing before it has any.
+    pub(in crate::tile) fn first(&self, func: &Func) -> Op {
+        let (axes, class) = self.axes(func);
+        let ops = &func.blocks[func.body].ops;
+        let found = ops.iter().copied().find(|&op| extents_of(func, &axes, class, op).next().is_some());
+        found.unwrap_or_else(|| bug!("columns that come from nowhere"))
+    }
+
+    /// Makes rows wider; where there is a shift, which the function has before its first access, columns begin as many elements later in their tiles.
     ///
     /// # Errors
-    /// What they are accessed by does not say where they lie, or something would see what lies behind a row.
-    pub(in crate::tile) fn pad(&mut self, func: &mut Func, count: u64) -> Result<(), Reason> {
+    /// What they are accessed by does not say where they lie, or something would see what lies beside a row.
+    pub(in crate::tile) fn pad(&mut self, func: &mut Func, count: u64, shift: Option<Value>) -> Result<(), Reason> {
         let (axes, class) = self.axes(func);
         let in_vectors = |op: &Op| extents_of(func, &axes, class, *op).any(|extent| extent != self.count);
         if let Some(&op) = func.blocks[func.body].ops.iter().find(|op| in_vectors(op)) {
@@ -182,19 +202,27 @@ impl Columns {
                 continue;
             };
             if let Some(axis) = wide(tile, func) {
-                ahead.insert(op, self.widen(func, op, view, axis, count)?);
+                ahead.insert(op, self.widen(func, op, view, axis, count, shift)?);
             }
         }
+        let counts = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::Iota {}));
+        let counted: Vec<Op> = ops.iter().copied().filter(|op| counts(op) && wide(func.ops[*op].result(), func).is_some()).collect();
         for value in values_of(func, &ops) {
             let of_class: Vec<usize> = (0..rank(func, value)).filter(|&axis| axes.class(value, axis) == class).collect();
             if let Type::Tile(tile) = &mut func.values[value].ty {
                 of_class.into_iter().for_each(|axis| tile.shape[axis] = count as u32);
             }
         }
+        if let Some(shift) = shift {
+            for op in counted {
+                let made = later(func, op, shift)?;
+                ahead.insert(op, made);
+            }
+        }
         for op in ops {
             func.blocks[func.body].ops.extend(ahead.remove(&op).unwrap_or_default());
             if self.reductions.contains(&op) {
-                self.mask(func, op, count);
+                self.mask(func, op, count, shift);
             }
             func.blocks[func.body].ops.push(op);
         }
@@ -203,7 +231,15 @@ impl Columns {
     }
 
     /// Gives an access wider tiles of its array, as if that ended where the row does.
-    fn widen(&self, func: &mut Func, op: Op, view: Value, axis: usize, count: u64) -> Result<Vec<Op>, Reason> {
+    fn widen(
+        &self,
+        func: &mut Func,
+        op: Op,
+        view: Value,
+        axis: usize,
+        count: u64,
+        shift: Option<Value>,
+    ) -> Result<Vec<Op>, Reason> {
         let Type::TileView(ty) = func.ty(view).clone() else { bug!("tiles of what is no view") };
         let first = if matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::StoreViewTko { .. })) { 2 } else { 1 };
         let index = func.ops[op].group(first)[axis];
@@ -212,6 +248,9 @@ impl Columns {
         let (Some(array), ViewKind::Partition, Some(0)) = (array, &ty.kind, func.constant(index).and_then(Const::as_int)) else {
             return Err(Reason::at("columns that do not divide are those of whole rows", func.ops[op].span));
         };
+        if shift.is_some_and(|shift| func.ty(shift) != func.ty(index)) {
+            return Err(Reason::at("columns are counted in other than 32 bits", func.ops[op].span));
+        }
         let (made, span, dim) = (func.ops[array].clone(), func.ops[op].span, ty.dim_map[axis] as usize);
         let mut wider: TileViewType = (*ty).clone();
         wider.tile[axis] = count as u32;
@@ -219,7 +258,7 @@ impl Columns {
         {
             wider.padding = Padding::Zero;
         }
-        let (ops, wider) = apart(func, span, |b| {
+        let (ops, (wider, begin)) = apart(func, span, |b| {
             let mut sizes = made.group(1).to_vec();
             match &mut wider.tensor.shape[dim] {
                 Extent::Static(size) => *size = (*size).min(self.count as i64),
@@ -232,10 +271,20 @@ impl Columns {
             }
             let narrower = Type::TensorView(Box::new(wider.tensor.clone()));
             let array = b.value(ScheduleOp::MakeTensorView {}, &[&[made.one(0)], &sizes, made.group(2)], narrower);
-            b.value(ScheduleOp::MakePartitionView {}, &[&[array]], Type::TileView(Box::new(wider.clone())))
+            let Some(shift) = shift else {
+                let kind = ScheduleOp::MakePartitionView {};
+                return (b.value(kind, &[&[array]], Type::TileView(Box::new(wider.clone()))), index);
+            };
+            let mut steps = wider.tile.clone();
+            steps[axis] = 1;
+            wider.kind = ViewKind::Strided(steps);
+            let begin = b.minus(index, shift);
+            (b.value(ScheduleOp::MakeStridedView {}, &[&[array]], Type::TileView(Box::new(wider.clone()))), begin)
         });
         let data = &mut func.ops[op];
         data.operands.iter_mut().filter(|operand| **operand == view).for_each(|operand| *operand = wider);
+        let start: usize = data.segments[..first].iter().map(|&operands| operands as usize).sum();
+        data.operands[start + axis] = begin;
         match &mut data.kind {
             OpKind::Schedule(ScheduleOp::LoadViewTko { inbounds, .. } | ScheduleOp::StoreViewTko { inbounds, .. }) => {
                 *inbounds = false
@@ -245,8 +294,8 @@ impl Columns {
         Ok(ops)
     }
 
-    /// Has a reduction see nothing of what lies behind a row.
-    fn mask(&self, func: &mut Func, op: Op, count: u64) {
+    /// Has a reduction see nothing of what lies beside a row.
+    fn mask(&self, func: &mut Func, op: Op, count: u64, shift: Option<Value>) {
         let data = func.ops[op].clone();
         let &OpKind::Schedule(ScheduleOp::Reduce { dim, ref identities, .. }) = &data.kind else {
             bug!("a reduction without identities")
@@ -254,9 +303,13 @@ impl Columns {
         let (body, span) = (func.body, data.span);
         let mut b = Builder { func, block: body, span };
         let line = Shape::from_slice(&[count as u32]);
-        let column = b.value(ScheduleOp::Iota {}, &[], Type::tile(line.clone(), DType::I32));
+        let mut column = b.value(ScheduleOp::Iota {}, &[], Type::tile(line.clone(), DType::I32));
+        if let Some(shift) = shift {
+            let shift = spread(&mut b, shift, &line);
+            column = b.minus(column, shift);
+        }
         let end = b.constant(Const::int(DType::I32, self.count as i64), line.clone());
-        let kind = ScheduleOp::CmpI { predicate: Predicate::Lt, signedness: Signedness::Signed };
+        let kind = ScheduleOp::CmpI { predicate: Predicate::Lt, signedness: Signedness::Unsigned };
         let inside = b.value(kind, &[&[column], &[end]], Type::tile(line, DType::B1));
         for (position, identity) in identities.iter().enumerate() {
             let value = data.operands[position];
@@ -290,6 +343,32 @@ impl Columns {
         let class = class_of(func, &axes, self.reductions[0]);
         (axes, class)
     }
+}
+
+/// Has numbers that count columns begin as many later; what is done before them.
+fn later(func: &mut Func, op: Op, shift: Value) -> Result<Vec<Op>, Reason> {
+    let (result, span) = (func.ops[op].result(), func.ops[op].span);
+    let ty = func.ty(result).clone();
+    if ty.num() != Some(DType::I32) {
+        return Err(Reason::at("columns are counted in other than 32 bits", span));
+    }
+    let (ops, [own, all]) = apart(func, span, |b| {
+        let all = spread(b, shift, &ty.the_tile().shape);
+        [b.value(ScheduleOp::Iota {}, &[], ty.clone()), all]
+    });
+    // The operation becomes the difference.
+    let data = &mut func.ops[op];
+    data.kind = ScheduleOp::SubI { overflow: Overflow::Wraps }.into();
+    data.operands = SmallVec::from_slice(&[own, all]);
+    data.segments = SmallVec::from_slice(&[1, 1]);
+    Ok(ops)
+}
+
+/// A number in each place of a line.
+fn spread(b: &mut Builder<'_>, number: Value, line: &Shape) -> Value {
+    let dtype = b.func.ty(number).num().unwrap_or_else(|| bug!("a shift that is no number"));
+    let one = b.value(ScheduleOp::Reshape {}, &[&[number]], Type::tile(Shape::from_slice(&[1]), dtype));
+    b.value(ScheduleOp::Broadcast {}, &[&[one]], Type::tile(line.clone(), dtype))
 }
 
 fn values_of(func: &Func, ops: &[Op]) -> Vec<Value> {

@@ -299,7 +299,7 @@ impl Cutter<'_> {
     }
 
     /// The part that an operation's own place in its tile starts at: `parts * index + position` where indices count tiles, which become
-    /// smaller.
+    /// smaller; `index + extent * position` where they count elements.
     fn access(&mut self, func: &mut Func, op: Op) {
         if matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Iota {})) {
             self.count(func, op);
@@ -329,7 +329,12 @@ impl Cutter<'_> {
             }
             let position = self.position(&mut b, tile, axis, index);
             let overflow = Overflow::Wraps;
-            let moved = if matches!(ty.kind, ViewKind::GatherScatter { .. }) {
+            let counts = match &ty.kind {
+                ViewKind::Partition => false,
+                ViewKind::Strided(steps) => steps[axis] == 1,
+                ViewKind::GatherScatter { .. } => true,
+            };
+            let moved = if counts {
                 let extent = self.number_like(&mut b, u64::from(new.tile[axis]), index);
                 let far = b.same(ScheduleOp::MulI { overflow }, &[position, extent]);
                 b.same(ScheduleOp::AddI { overflow }, &[index, far])
@@ -353,7 +358,9 @@ impl Cutter<'_> {
         let mut new = ty.clone();
         for &(axis, parts) in cut {
             new.tile[axis] /= parts as u32;
-            if let ViewKind::Strided(steps) = &mut new.kind {
+            if let ViewKind::Strided(steps) = &mut new.kind
+                && steps[axis] > 1
+            {
                 steps[axis] /= parts as u32;
             }
         }

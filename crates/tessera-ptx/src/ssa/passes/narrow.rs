@@ -5,6 +5,7 @@
 //! add.s64 (mul.wide.s32 i, 12), base         ->  mad.wide.s32 i, 12, base
 //! div.s64 x, y   with both below 2^32        ->  cvt.u64.u32 (div.u32 x, y)
 //! rem.s32 x, 8   with x not negative         ->  rem.u32 x, 8, which is a mask
+//! setp.lt.u32 x, 96   with x below 64        ->  true
 //! ```
 
 use super::super::code::{Code, Half};
@@ -62,10 +63,41 @@ impl Narrow {
                 positive && kernel.rewrite(inst, code.within(natural), &sources)
             }
             (Code::Div(Type::U64) | Code::Rem(Type::U64), &[a, b]) => self.short_division(kernel, inst, code, a, b),
+            (Code::Setp(compare, ty), &[a, b]) if self.decided(kernel, (compare, ty), a, b).is_some() => {
+                let holds = self.decided(kernel, (compare, ty), a, b) == Some(true);
+                // Of constants, which the next pass folds.
+                let class = kernel.class(a);
+                let constants = kernel.constant(a).is_some() && kernel.constant(b).is_some();
+                let [zero, other] = [0, u64::from(!holds)].map(|bits| kernel.const_bits(class, bits));
+                !constants && kernel.rewrite(inst, Code::Setp(Word::Eq, ty), &[zero, other])
+            }
             (Code::Setp(compare, ty), &[a, b]) if matches!(ty, Type::S64 | Type::U64 | Type::B64) => {
                 short_comparison(kernel, inst, (compare, ty), a, b)
             }
             _ => false,
+        }
+    }
+
+    /// What a comparison of integers comes to, where their ranges say so.
+    fn decided(&mut self, kernel: &mut Kernel, (compare, ty): (Word, Type), a: Value, b: Value) -> Option<bool> {
+        if !matches!(ty, Type::S32 | Type::U32 | Type::S64 | Type::U64) {
+            return None;
+        }
+        let signed = matches!(ty, Type::S32 | Type::S64);
+        if signed && !(self.ranges.is_not_negative(kernel, a) && self.ranges.is_not_negative(kernel, b)) {
+            return None;
+        }
+        let (a, b) = (self.ranges.of(kernel, a), self.ranges.of(kernel, b));
+        let (below, above) = (a.1 < b.0, a.0 > b.1);
+        let (most, least) = (a.1 <= b.0, a.0 >= b.1);
+        match compare {
+            Word::Lt if below || least => Some(below),
+            Word::Le if most || above => Some(most),
+            Word::Gt if above || most => Some(above),
+            Word::Ge if least || below => Some(least),
+            Word::Eq if below || above => Some(false),
+            Word::Ne if below || above => Some(true),
+            _ => None,
         }
     }
 
