@@ -107,13 +107,13 @@ impl Facts {
         let mut args = func.args().iter().copied();
         for param in &func.abi.params {
             let own: SmallVec<[Value; 8]> = args.by_ref().take(param.kind.argument_count()).collect();
-            let ParamKind::Array { dtype, shape, strides, align, .. } = &param.kind else { continue };
+            let ParamKind::Array { dtype, shape, strides, align, lines, .. } = &param.kind else { continue };
             let Some((&pointer, sizes)) = own.split_first() else { bug!("an array without a pointer") };
             let known = self.fact(pointer);
             self.set(pointer, Fact { divisor: u64::from(*align), ..known });
             // So many elements fill whole vectors; 64 of 6 bits are three of 16 bytes. One byte promises nothing of them.
-            let vector = u64::from(*align) * 8;
-            let elements = if *align > 1 { vector >> dtype.bits().trailing_zeros().min(vector.trailing_zeros()) } else { 1 };
+            let vector = u64::from(*lines) * 8;
+            let elements = if *lines > 1 { vector >> dtype.bits().trailing_zeros().min(vector.trailing_zeros()) } else { 1 };
             for (position, (&value, extent)) in sizes.iter().zip(shape.iter().chain(strides)).enumerate() {
                 let known = self.fact(value);
                 match extent {

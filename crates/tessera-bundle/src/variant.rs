@@ -137,8 +137,8 @@ fn rank(kind: &ParamKind) -> Option<usize> {
 
 fn is_whole(kind: &ParamKind) -> bool {
     match kind {
-        ParamKind::Array { shape, strides, align, .. } => {
-            shape.len() == strides.len() && align.is_power_of_two() && *align <= 1 << 20
+        ParamKind::Array { shape, strides, align, lines, .. } => {
+            shape.len() == strides.len() && [align, lines].iter().all(|bytes| bytes.is_power_of_two() && **bytes <= 1 << 20)
         }
         ParamKind::List { .. } | ParamKind::Scalar { .. } => true,
         // Operands of no compiled kernel: it takes arrays.
@@ -150,7 +150,7 @@ fn is_whole(kind: &ParamKind) -> bool {
 fn kind(kind: &ParamKind, exact: Option<&Vec<usize>>) -> String {
     let index = |index: &IndexType| if *index == IndexType::I64 { ";index=64" } else { "" };
     match kind {
-        ParamKind::Array { dtype, shape, strides, index: width, align, .. } => {
+        ParamKind::Array { dtype, shape, strides, index: width, align, lines, .. } => {
             let mut text = match exact {
                 Some(sizes) => array(*dtype, &sizes.iter().map(|&size| Extent::Static(size as i64)).collect::<Vec<_>>()),
                 None => array(*dtype, shape),
@@ -162,7 +162,8 @@ fn kind(kind: &ParamKind, exact: Option<&Vec<usize>>) -> String {
             if !is_plain {
                 text.push_str(&format!(";strides=[{}]", extents(strides)));
             }
-            format!("{text};align={align}{}", index(width))
+            let lines = if lines == align { String::new() } else { format!(";lines={lines}") };
+            format!("{text};align={align}{lines}{}", index(width))
         }
         ParamKind::List { dtype, rank, index: width } => {
             format!("[{},...]{}", array(*dtype, &vec![Extent::Dynamic; *rank as usize]), index(width))

@@ -19,6 +19,7 @@ fn matrix(name: &str, dtype: DType, align: u32) -> AbiParam {
         strides: smallvec![Extent::Dynamic, Extent::Static(1)],
         index: IndexType::I32,
         align,
+        lines: align,
         disjoint: true,
     };
     AbiParam { name: name.into(), kind }

@@ -249,11 +249,12 @@ fn run_pipeline(
 
 fn operand_facts(name: &str, args: &[(String, ArgType)]) -> Option<OperandFacts> {
     match &args.iter().find(|(arg, _)| arg == name)?.1 {
-        ArgType::Array { shape, strides, align, index, disjoint, .. } => Some(OperandFacts {
+        ArgType::Array { shape, strides, align, lines, index, disjoint, .. } => Some(OperandFacts {
             shape: shape.clone(),
             strides: strides.clone(),
             index: *index,
             align: *align,
+            lines: *lines,
             disjoint: *disjoint,
         }),
         ArgType::List { .. } | ArgType::Tuple(_) | ArgType::Scalar(_) | ArgType::Const(_) => None,

@@ -73,6 +73,7 @@ fn array(func: &mut Func, name: &str, dtype: DType) -> [Value; 3] {
         strides: SmallVec::from_slice(&[Extent::Static(1)]),
         index: IndexType::I32,
         align: 4,
+        lines: 4,
         disjoint: true,
     };
     let Abi { params } = &mut func.abi;

@@ -86,7 +86,15 @@ impl OptLevel {
         match self {
             OptLevel::O0 => [&[], &[], &["layouts"]],
             OptLevel::O1 | OptLevel::O2 | OptLevel::O3 => [
-                &["pointer-views", "unit-axes", "read-tokens", "code-sinking", "single-rounds", "load-portions", "line-alignment"],
+                &[
+                    "pointer-views",
+                    "unit-axes",
+                    "read-tokens",
+                    "code-sinking",
+                    "single-rounds",
+                    "load-portions",
+                    "line-alignment",
+                ],
                 &["warp-specialization", "multistage-pipeline", "cluster-rows"],
                 &[
                     "mask-elision",

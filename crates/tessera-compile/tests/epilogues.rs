@@ -163,7 +163,7 @@ fn leaves_by_lines(out: DType, [rows, columns]: [u32; 2], align: u32, n: i64) {
     let file = parse_file("kernel.py", &source);
     let aligned = |dtype, align| match ArgType::array(dtype, 2) {
         ArgType::Array { dtype, shape, strides, index, disjoint, .. } => {
-            ArgType::Array { dtype, shape, strides, align, index, disjoint }
+            ArgType::Array { dtype, shape, strides, align, lines: align, index, disjoint }
         }
         other => other,
     };

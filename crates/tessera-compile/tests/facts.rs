@@ -212,6 +212,7 @@ fn start<'u, 'a>(u: &'u mut Unstructured<'a>) -> Result<(Program<'u, 'a>, Vec<Kn
         strides: [Extent::Dynamic, Extent::Static(1)].into_iter().collect(),
         index: IndexType::I32,
         align: 16,
+        lines: 16,
         disjoint: true,
     };
     let n = func.add_arg(func.body, index.clone(), Some("n"));

@@ -55,7 +55,7 @@ impl Case {
         let array = |dtype: DType| match ArgType::array(dtype, 2) {
             ArgType::Array { dtype, shape, strides, index, .. } if self.shared.is_some() => {
                 let align = dtype.unpacked_bytes() as u32;
-                ArgType::Array { dtype, shape, strides, index, align, disjoint: false }
+                ArgType::Array { dtype, shape, strides, index, align, lines: align, disjoint: false }
             }
             own => own,
         };

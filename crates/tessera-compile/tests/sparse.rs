@@ -52,7 +52,7 @@ def kernel(values, places, b, out):
         // Rows of words may begin at any of them.
         let words = match ArgType::array(DType::I32, 2) {
             ArgType::Array { dtype, shape, strides, index, disjoint, .. } => {
-                ArgType::Array { dtype, shape, strides, align: 4, index, disjoint }
+                ArgType::Array { dtype, shape, strides, align: 4, lines: 4, index, disjoint }
             }
             other => other,
         };

@@ -15,9 +15,9 @@ const PROBLEM: [i64; 3] = [80, 112, 9 * 32 + 16];
 
 fn array(dtype: DType, aligned: bool) -> ArgType {
     match ArgType::array(dtype, 2) {
-        ArgType::Array { dtype, shape, strides, index, disjoint, align } => {
+        ArgType::Array { dtype, shape, strides, index, disjoint, align, .. } => {
             let align = if aligned { align } else { dtype.unpacked_bytes() as u32 };
-            ArgType::Array { dtype, shape, strides, align, index, disjoint }
+            ArgType::Array { dtype, shape, strides, align, lines: align, index, disjoint }
         }
         other => other,
     }

@@ -48,9 +48,15 @@ fn compiled(source: &str, args: &[(&str, ArgType)]) -> Compiled {
 /// An array of which nothing is known but its rank and unit stride.
 fn array(dtype: DType, rank: usize) -> ArgType {
     match ArgType::array(dtype, rank) {
-        ArgType::Array { dtype, shape, strides, index, disjoint, .. } => {
-            ArgType::Array { dtype, shape, strides, align: dtype.unpacked_bytes() as u32, index, disjoint }
-        }
+        ArgType::Array { dtype, shape, strides, index, disjoint, .. } => ArgType::Array {
+            dtype,
+            shape,
+            strides,
+            align: dtype.unpacked_bytes() as u32,
+            lines: dtype.unpacked_bytes() as u32,
+            index,
+            disjoint,
+        },
         other => other,
     }
 }
@@ -74,8 +80,8 @@ fn elementwise_arithmetic_of_every_float() {
 fn views_in_other_orders_with_wide_indices_and_padding() {
     for (dtype, index) in [(DType::F32, IndexType::I64), (DType::BF16, IndexType::I32), (DType::I8, IndexType::I64)] {
         let wide = |rank| match array(dtype, rank) {
-            ArgType::Array { dtype, shape, strides, align, disjoint, .. } => {
-                ArgType::Array { dtype, shape, strides, align, disjoint, index }
+            ArgType::Array { dtype, shape, strides, align, lines, disjoint, .. } => {
+                ArgType::Array { dtype, shape, strides, align, lines, disjoint, index }
             }
             other => other,
         };
@@ -106,7 +112,7 @@ fn elements_that_share_bytes() {
         };
         let open = match array(dtype, 1) {
             ArgType::Array { dtype, shape, strides, index, disjoint, .. } => {
-                ArgType::Array { dtype, shape, strides, align: 1, index, disjoint }
+                ArgType::Array { dtype, shape, strides, align: 1, lines: 1, index, disjoint }
             }
             other => other,
         };

@@ -156,6 +156,7 @@ impl<'a> Emit<'a, '_> {
             strides: strides.clone(),
             index: IndexType::I32,
             align,
+            lines: align,
             disjoint,
         };
         self.func.abi.params.push(AbiParam { name: name.to_string(), kind });

@@ -42,9 +42,11 @@ pub enum ParamKind {
         strides: SmallVec<[Extent; 4]>,
         /// Type of the size and stride arguments.
         index: IndexType,
-        /// What the compiled kernel assumes to divide, in bytes: the base address, every stride that it does not know, and the
-        /// size of the axis of unit stride. Lines are then whole vectors. With 1, only the base begins a byte.
+        /// What the compiled kernel assumes to divide the base address, in bytes. With 1, only the base begins a byte.
         align: u32,
+        /// What it assumes to divide, in bytes, every stride that it does not know, and the size of the axis of unit stride: with 16, lines
+        /// are whole vectors. With 1, nothing is assumed.
+        lines: u32,
         /// True when the kernel may assume that no two elements share memory and that no other argument overlaps.
         disjoint: bool,
     },

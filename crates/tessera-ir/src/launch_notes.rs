@@ -160,6 +160,7 @@ mod tests {
             strides: [Extent::Static(32), Extent::Static(1)].into_iter().collect(),
             index: IndexType::I32,
             align: 16,
+            lines: 16,
             disjoint: true,
         };
         let plan = TensorMapPlan {

@@ -35,8 +35,10 @@ pub enum ArgType {
         shape: SmallVec<[Extent; 4]>,
         /// Strides in elements; dynamic ones are passed at launch.
         strides: SmallVec<[Extent; 4]>,
-        /// What divides the base address, every dynamic stride and the size of the axis of unit stride, in bytes.
+        /// What divides the base address, in bytes.
         align: u32,
+        /// What divides every dynamic stride and the size of the axis of unit stride, in bytes.
+        lines: u32,
         /// Type of sizes and strides.
         index: IndexType,
         /// True when no two elements share memory and no other argument overlaps.
@@ -71,8 +73,36 @@ impl ArgType {
             shape: SmallVec::from_elem(Extent::Dynamic, rank),
             strides,
             align: 16,
+            lines: 16,
             index: IndexType::I32,
             disjoint: true,
+        }
+    }
+}
+
+/// Bytes of whole vectors.
+const VECTOR_BYTES: u32 = 16;
+
+/// States what is known anyway of lines that are no whole vectors: sizes and strides that are constants of the kernel, as the length of its rows is.
+/// Rows of different arrays are then known to begin alike. `lies` gives the sizes and strides of each array, by its place among the arguments.
+pub fn state_odd_lines(args: &mut [(String, ArgType)], lies: impl Fn(usize) -> Option<[Vec<i64>; 2]>) {
+    let number = |(_, ty): &(String, ArgType)| match ty {
+        ArgType::Const(ConstValue::Int(number)) => Some(*number),
+        _ => None,
+    };
+    let constants: Vec<i64> = args.iter().filter_map(number).filter(|&number| number > 1).collect();
+    for (place, (_, ty)) in args.iter_mut().enumerate() {
+        let ArgType::Array { shape, strides, lines, .. } = ty else { continue };
+        let Some([sizes, steps]) = lies(place).filter(|_| *lines < VECTOR_BYTES) else { continue };
+        for axis in 0..shape.len().min(sizes.len()) {
+            // How many lines there are says nothing of them.
+            let (extent, known) = match strides[axis] {
+                Extent::Static(1) => (&mut shape[axis], sizes[axis]),
+                _ => (&mut strides[axis], steps[axis]),
+            };
+            if *extent == Extent::Dynamic && constants.contains(&known) {
+                *extent = Extent::Static(known);
+            }
         }
     }
 }

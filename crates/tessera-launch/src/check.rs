@@ -94,7 +94,7 @@ impl<'a, A: Placed> Checker<'a, A> {
     }
 
     fn array(&self, name: &str, kind: &ParamKind, tensor: &A, flat: &mut Vec<Flat<A>>) -> Result<(), Box<Diagnostic>> {
-        let ParamKind::Array { dtype, shape, strides, index, align, .. } = kind else { return Ok(()) };
+        let ParamKind::Array { dtype, shape, strides, index, align, lines, .. } = kind else { return Ok(()) };
         if tensor.dtype() != *dtype {
             let message = format!("`{name}` holds `{}`, the kernel was compiled for `{dtype}`", tensor.dtype());
             let diagnostic = self.at(name, "argument-type", message);
@@ -122,7 +122,7 @@ impl<'a, A: Placed> Checker<'a, A> {
         }
         self.begins(name, *align, tensor)?;
         let divides = |count: usize| {
-            *align <= 1 || (count as u64).wrapping_mul(u64::from(dtype.bits())).is_multiple_of(u64::from(*align) * 8)
+            *lines <= 1 || (count as u64).wrapping_mul(u64::from(dtype.bits())).is_multiple_of(u64::from(*lines) * 8)
         };
         for axis in 0..strides.len() {
             let (size, stride) = (tensor.sizes()[axis], tensor.steps()[axis]);
@@ -133,9 +133,9 @@ impl<'a, A: Placed> Checker<'a, A> {
             };
             if !divides(value) {
                 let message = format!(
-                    "axis {axis} of `{name}` has {what} {value}, no multiple of {align} bytes, as the kernel was compiled for"
+                    "axis {axis} of `{name}` has {what} {value}, no multiple of {lines} bytes, as the kernel was compiled for"
                 );
-                let help = "pass a copy with padded rows, or compile for a smaller `;align`";
+                let help = "pass a copy with padded rows, or compile for smaller `;lines`";
                 return Err(Box::new(self.at(name, "argument-alignment", message).help(help)));
             }
         }
@@ -332,6 +332,7 @@ mod tests {
             strides: smallvec![Extent::Static(1)],
             index: IndexType::I32,
             align: 1,
+            lines: 1,
             disjoint: true,
         };
         let list = |dtype| ParamKind::List { dtype, rank: 1, index: IndexType::I32 };
@@ -380,6 +381,7 @@ mod tests {
             strides: smallvec![Extent::Static(1)],
             index: IndexType::I32,
             align,
+            lines: align,
             disjoint: true,
         };
         let array = |address, shape: &[usize], strides: &[usize]| {
@@ -416,6 +418,7 @@ mod tests {
             strides: smallvec![Extent::Dynamic, Extent::Dynamic],
             index: IndexType::I32,
             align: 4,
+            lines: 4,
             disjoint: true,
         };
         let long = array(64, &[1 << 31, 0], &[0, 1]);

@@ -41,7 +41,7 @@ pub(crate) fn argument_type(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Ar
                 numbers.into_iter().map(|known| known.map_or(Extent::Dynamic, Extent::Static)).collect()
             };
             let (shape, strides) = (extents(sizes), extents(strides));
-            Ok(ArgType::Array { dtype: parse(&dtype)?, shape, strides, align, index: index(wide), disjoint })
+            Ok(ArgType::Array { dtype: parse(&dtype)?, shape, strides, align, lines: align, index: index(wide), disjoint })
         }
         "list" => {
             let (dtype, rank, wide): (String, u32, bool) = rest.extract()?;

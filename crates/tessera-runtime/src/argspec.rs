@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `x=f32[?,?]` | an array of run-time sizes, row-major, with unit inner stride |
 //! | `x=f32[4096,1024];align=16;index=64` | known sizes; the base, other strides and lines are multiples of 16 bytes; 64-bit sizes and strides |
+//! | `x=f32[?,?];lines=4` | the base is a multiple of 16 bytes, other strides and lines are multiples of 4 |
 //! | `x=f32[?,?];strides=[1,?]` | strides in elements, as the caller's array has them |
 //! | `xs=[f32[?,?],f32[?,?]]` | a list of arrays of one type and rank; how many there are is known at launch only |
 //! | `xs=(f32[?,?],f16[?];strides=[2],f32,8)` | a tuple; where it holds an array, `f32` in it is a run-time scalar and `8` a constant |

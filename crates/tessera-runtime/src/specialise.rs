@@ -1,12 +1,13 @@
 //! From the arguments of a launch to the types that a kernel is compiled for.
 //!
 //! An array is taken with run-time sizes, a unit stride where it has one, and the alignment that it has (up to 16 bytes), so
-//! that launches of other sizes find the same compiled kernel. A number is a constant where the parameter says so and a run-time
+//! that launches of other sizes find the same compiled kernel; of lines that are no whole vectors what is a constant of the kernel is known, too.
+//! A number is a constant where the parameter says so and a run-time
 //! scalar elsewhere: integers `i32` (`i64` beyond its range), floats `f32`, truth values `b1`. The items of a tuple come as
 //! arguments of their own, `xs.0` and `xs.1`, each by these rules.
 
 use tessera_ir::{Diagnostic, Extent, Func, IndexType, ParamKind};
-use tessera_lang::{Annotation, ArgType, ConstValue, Kernel, Param};
+use tessera_lang::{Annotation, ArgType, ConstValue, Kernel, Param, state_odd_lines};
 use tessera_launch::{Placed, within_a_byte};
 use tessera_types::DType;
 
@@ -45,6 +46,15 @@ pub(crate) fn argument_types<A: Placed>(
             Err(diagnostic) => wrong.push(*diagnostic),
         }
     }
+    let numbers = |of: &[usize]| of.iter().map(|&number| number as i64).collect();
+    let lies = |(name, _): &(String, ArgType)| {
+        args.iter().find_map(|(given, value)| match value {
+            Value::Tensor(tensor) if given == name => Some([numbers(tensor.sizes()), numbers(tensor.steps())]),
+            _ => None,
+        })
+    };
+    let lies: Vec<Option<[Vec<i64>; 2]>> = types.iter().map(lies).collect();
+    state_odd_lines(&mut types, |place| lies[place].clone());
     if wrong.is_empty() { Ok(types) } else { Err(wrong) }
 }
 
@@ -200,21 +210,25 @@ fn array_type<A: Placed>(param: Option<&Param>, tensor: &A) -> ArgType {
             .enumerate()
             .map(|(axis, &stride)| extent(unit == Some(axis) || known_strides.contains(&axis), stride))
             .collect(),
-        align: alignment(tensor),
+        align: useful(tensor.start() * 8),
+        lines: lines(tensor),
         index,
         disjoint: true,
     }
 }
 
-/// The largest useful power of two that divides the address, all strides but the unit one, and the size of the axis that has
-/// that, in bytes.
-fn alignment<A: Placed>(tensor: &A) -> u32 {
+/// The largest useful power of two of bytes that divides a number of bits.
+fn useful(bits: u64) -> u32 {
+    ((1 << bits.trailing_zeros().min(63)) / 8).clamp(1, USEFUL_ALIGN) as u32
+}
+
+/// The largest useful power of two that divides all strides but the unit one, and the size of the axis that has that, in bytes.
+fn lines<A: Placed>(tensor: &A) -> u32 {
     let bits = u64::from(tensor.dtype().bits());
     let axes = tensor.sizes().iter().zip(tensor.steps()).filter(|&(&size, &stride)| size > 1 || stride == 1);
-    let steps = axes.map(|(&size, &stride)| if stride == 1 { size } else { stride } as u64 * bits);
-    let places = steps.chain([tensor.start() * 8]);
-    let zeros = places.map(u64::trailing_zeros).min().unwrap_or(63);
-    ((1 << zeros.min(63)) / 8).clamp(1, USEFUL_ALIGN) as u32
+    axes.map(|(&size, &stride)| useful(if stride == 1 { size } else { stride } as u64 * bits))
+        .min()
+        .unwrap_or(USEFUL_ALIGN as u32)
 }
 
 fn list_type<A: Placed>(param: Option<&Param>, name: &str, items: &[A]) -> Result<ArgType, Box<Diagnostic>> {

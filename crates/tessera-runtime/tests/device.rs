@@ -50,6 +50,7 @@ fn array(name: &str, dtype: DType, rank: usize, index: IndexType) -> AbiParam {
         strides: std::iter::repeat_n(Extent::Dynamic, rank).collect(),
         index,
         align: dtype.bits() / 8,
+        lines: dtype.bits() / 8,
         disjoint: true,
     };
     AbiParam { name: name.into(), kind }

@@ -143,27 +143,41 @@ impl Lowering<'_> {
         let needed = self.needed(op)?;
         let (handed, mine) = self.handed(order, &layout);
         let single = order != MemoryOrder::Weak;
-        let mut parts = Vec::new();
-        for mut run in self.runs(&mut window, if single { Ends::Apart } else { Ends::Among }) {
-            if handed && !layout.is_primary(run.registers[0] as u64, 0) {
-                continue;
-            }
-            run.when = self.both(run.when, mine);
+        let astray = if single { None } else { self.astray_runs(&mut window) };
+        let (mut runs, mut astray) = match astray {
+            Some((runs, astray)) => (runs, Some(astray)),
+            None => (self.runs(&mut window, if single { Ends::Apart } else { Ends::Among }), None),
+        };
+        for (at, run) in runs.iter_mut().enumerate() {
+            let mut also = mine;
             if let Some((mask, negated)) = &needed {
                 let whole = run.registers.len();
-                let decisive = if self.decided_by_first(op, &window, &run) { 1 } else { whole };
+                let decisive = if self.decided_by_first(op, &window, run) { 1 } else { whole };
                 let any = self.any(run.registers[..decisive].iter().map(|&register| mask[register]), *negated);
-                run.when = self.both(run.when, any);
-                run.cut = run.cut.and_then(|cut| self.both(Some(cut), any));
+                also = self.both(also, any);
             }
-            let loaded = match base {
-                Some(base) => self.load_packed(base, elem, &run, padding)?,
-                None => self.load_run(words, elem, &run, padding, single),
-            };
-            parts.push((run, loaded));
+            run.when = self.both(run.when, also);
+            run.cut = run.cut.and_then(|cut| self.both(Some(cut), also));
+            if let Some(first) = astray.as_mut().map(|astray| &mut astray.firsts[at]) {
+                *first = self.both(*first, also);
+            }
         }
-        self.load_ends(words, &mut window, &mut parts, padding);
-        for (run, loaded) in parts {
+        if handed {
+            runs.retain(|run| layout.is_primary(run.registers[0] as u64, 0));
+        }
+        let loaded = match &astray {
+            Some(astray) => self.load_astray(words, &window, &runs, astray, padding),
+            None => {
+                let ends = self.load_ends(words, &window, &runs, padding, None);
+                let load = |(run, end): (&Run, Option<Vec<Reg>>)| match (base, end) {
+                    (Some(base), _) => self.load_packed(base, elem, run, padding),
+                    (None, Some(end)) => Ok(self.load_over(words, elem, run, &end)),
+                    (None, None) => Ok(self.load_run(words, elem, run, padding, single)),
+                };
+                runs.iter().zip(ends).map(load).collect::<Lowered<_>>()?
+            }
+        };
+        for (run, loaded) in runs.iter().zip(loaded) {
             for (&register, value) in run.registers.iter().zip(loaded) {
                 regs[register] = value;
             }
@@ -234,7 +248,7 @@ impl Lowering<'_> {
             }
             parts.push((run, values));
         }
-        self.store_ends(words, &mut window, &parts);
+        self.store_ends(words, &window, &parts);
         Ok(())
     }
 
@@ -254,11 +268,17 @@ impl Lowering<'_> {
             }
             return loaded;
         }
-        let (ty, words_of_type) = run_type(elem, count);
-        let filler = run.when.map(|_| self.joined(elem, &vec![padding; count]));
-        let raw = match (run.when, filler) {
-            (Some(when), Some(filler)) => self.b.ld_vector_if(when, words, ty, run.address.clone(), &filler),
-            _ => self.b.ld_vector(words, ty, words_of_type, run.address.clone()),
+        let filler = if run.when.is_some() { self.joined(elem, &vec![padding; count]) } else { Vec::new() };
+        self.load_over(words, elem, run, &filler)
+    }
+
+    /// Loads neighbours in the place of what is there, as it is moved.
+    pub(super) fn load_over(&mut self, words: &str, elem: Elem, run: &Run, filler: &[Reg]) -> Vec<Reg> {
+        let count = run.registers.len();
+        let (ty, parts) = run_type(elem, count);
+        let raw = match run.when {
+            Some(when) => self.b.ld_vector_if(when, words, ty, run.address.clone(), filler),
+            None => self.b.ld_vector(words, ty, parts, run.address.clone()),
         };
         self.split(elem, &raw, count)
     }
@@ -503,7 +523,7 @@ fn counting_bits(layout: &Distribution, place: &Place, vector: Vector) -> Vec<us
 }
 
 /// The type and how many of it move so many neighbours at once.
-fn run_type(elem: Elem, count: usize) -> (Ty, usize) {
+pub(super) fn run_type(elem: Elem, count: usize) -> (Ty, usize) {
     let bytes = elem.bytes() as usize * count;
     match (elem.bytes(), bytes) {
         (8, _) => (Ty::B64, count),

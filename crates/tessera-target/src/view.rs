@@ -37,6 +37,8 @@ pub(super) struct Window {
     bases: BTreeMap<SmallVec<[(u64, u64); 4]>, Reg>,
     /// Alignment of the corner in bytes.
     align: u64,
+    /// Alignment of the array's base in bytes.
+    base_align: u64,
     /// Bytes of an element; 1 where elements share bytes and addresses are element numbers.
     unit: u64,
     /// The array's address, where elements share bytes.
@@ -76,6 +78,17 @@ pub(super) struct Run {
     pub(super) when: Option<Reg>,
     /// Where it may: whether it does.
     pub(super) cut: Option<Reg>,
+}
+
+/// A tile of one line that begins anywhere among the vectors of its array.
+#[derive(Clone, Debug)]
+pub(super) struct Astray {
+    /// Elements between the last whole vector and the tile, the same in all threads.
+    pub(super) elements: Reg,
+    /// Elements of a vector.
+    pub(super) width: u64,
+    /// Where the first vector of each run is read; the second one is where the run is.
+    pub(super) firsts: Vec<Option<Reg>>,
 }
 
 /// What may be grouped into one access.
@@ -294,6 +307,7 @@ impl Lowering<'_> {
             corner,
             bases: BTreeMap::new(),
             align,
+            base_align: facts.align,
             unit: bytes,
             packed: is_packed.then_some(tensor.base),
         })
@@ -327,13 +341,13 @@ impl Lowering<'_> {
     fn in_array_but(&mut self, window: &mut Window, register: usize, but: Option<usize>) -> Option<Reg> {
         let axes = (0..window.axes.len()).filter(|&dim| Some(dim) != but);
         axes.fold(None, |all, dim| {
-            let along = self.in_array_along(window, register, dim);
+            let along = self.in_array_along(window, register, dim, 0);
             self.both(all, along)
         })
     }
 
-    /// Whether an element lies in the array along one axis.
-    fn in_array_along(&mut self, window: &mut Window, register: usize, dim: usize) -> Option<Reg> {
+    /// Whether an element, or the one so many behind it, lies in the array along one axis.
+    fn in_array_along(&mut self, window: &mut Window, register: usize, dim: usize, more: u64) -> Option<Reg> {
         let side = &window.axes[dim];
         let (start, size) = side.bound?;
         if let Some(gathered) = &side.gathered {
@@ -345,14 +359,20 @@ impl Lowering<'_> {
         // A tile that divides the array is inside or outside as a whole.
         let whole = side.size_divisor.is_multiple_of(side.extent) && side.start_divisor.is_multiple_of(side.extent);
         let (least, most) = if whole { (0, 0) } else { window.place.range(register, dim) };
+        let (least, most) = (least + more, most + more);
         if side.starts.0.saturating_add(least as i64) >= 0 && side.starts.1.saturating_add(most as i64) < side.least_size {
             return None;
         }
         let parts = if whole { (0, 0) } else { window.place.parts(register, dim) };
+        let parts = (parts.0, parts.1 + more);
         if let Some(&within) = side.inside.get(&parts) {
             return Some(within);
         }
-        let coordinate = if whole { self.b.u32(0) } else { self.coordinate(&window.place, register, dim) };
+        let mut coordinate = if whole { self.b.u32(0) } else { self.coordinate(&window.place, register, dim) };
+        if more > 0 {
+            let more = self.b.u32(more as u32);
+            coordinate = self.b.add(Ty::S32, coordinate, more);
+        }
         let (ty, coordinate) = match self.class(start) {
             Class::B64 => (Ty::U64, self.b.cvt(Ty::U64, Ty::U32, coordinate)),
             _ => (Ty::U32, coordinate),
@@ -451,6 +471,62 @@ impl Lowering<'_> {
     /// of the array in every thread are left out.
     pub(super) fn runs(&mut self, window: &mut Window, ends: Ends) -> Vec<Run> {
         let (bits, cut) = self.vector_bits(window, ends);
+        let mut runs = self.grouped(window, &bits, cut);
+        for run in runs.iter_mut().filter(|_| cut.is_some()) {
+            let Some(dim) = cut else { continue };
+            let (along, cut) = self.parted(window, &run.registers, dim);
+            (run.cut, run.when) = (cut.and_then(|cut| self.both(Some(cut), run.when)), self.both(run.when, along));
+        }
+        runs
+    }
+
+    /// The same of a tile of one line that begins between two vectors, for threads that have whole vectors of it.
+    pub(super) fn astray_runs(&mut self, window: &mut Window) -> Option<(Vec<Run>, Astray)> {
+        let (width, dim) = (16 / window.unit, contiguous(window)?);
+        let one_line = window.axes.iter().enumerate().all(|(other, side)| other == dim || side.extent == 1);
+        let gathers = window.axes.iter().any(|side| side.gathered.is_some());
+        if window.packed.is_some() || !one_line || gathers || !window.base_align.is_multiple_of(16) || !(4..=16).contains(&width)
+        {
+            return None;
+        }
+        let own = std::mem::replace(&mut window.align, 16);
+        let bits = self.neighbours_of(window, Ends::Among);
+        window.align = own;
+        if 1 << bits.len() != width || self.neighbours_of(window, Ends::Among).len() == bits.len() {
+            return None;
+        }
+        let place = self.b.cvt(Ty::U32, Ty::U64, window.corner);
+        let (shift, most) = (self.b.u32(window.unit.trailing_zeros()), self.b.u32(width as u32 - 1));
+        let place = self.b.shr(Ty::U32, place, shift);
+        let elements = self.b.and(place, most);
+        let mut runs = self.grouped(window, &bits, Some(dim));
+        let mut firsts = Vec::new();
+        for run in &mut runs {
+            let (first, last) = (run.registers[0], run.registers[width as usize - 1]);
+            let inside = [(first, 0), (last, 0), (last, width)];
+            let [first, last, beyond] = inside.map(|(register, more)| self.in_array_along(window, register, dim, more));
+            let others = run.when;
+            // The second vector lies in the array where the element behind it does, and what it has of the run lies there, too; the first one where
+            // the run's first element does. Of a vector before the array nothing is read.
+            let along = self.both(last, beyond);
+            run.when = self.both(others, along);
+            firsts.push(self.both(run.when, first));
+            let some = match (first, last) {
+                (Some(first), Some(last)) => Some(self.b.or(first, last)),
+                _ => None,
+            };
+            let ends = beyond.map(|beyond| self.b.not(beyond));
+            run.cut = ends.and_then(|ends| {
+                let cut = self.both(Some(ends), some);
+                self.both(cut, others)
+            });
+        }
+        Some((runs, Astray { elements, width, firsts }))
+    }
+
+    /// Runs by the register bits that count along one; of an axis, along which the array may end among the elements of one, the caller says whether
+    /// these lie in the array.
+    fn grouped(&mut self, window: &mut Window, bits: &[usize], but: Option<usize>) -> Vec<Run> {
         let mut seen = vec![false; window.place.len()];
         let mut runs = Vec::new();
         for first in 0..window.place.len() {
@@ -470,15 +546,10 @@ impl Lowering<'_> {
                 Inside::Always => None,
                 Inside::When(within) => Some(within),
             };
-            let others = self.in_array_but(window, first, cut);
-            let others = self.both(hole, others);
-            let (along, cut) = match cut {
-                Some(dim) => self.parted(window, &registers, dim),
-                None => (None, None),
-            };
-            let (when, cut) = (self.both(others, along), cut.and_then(|cut| self.both(Some(cut), others)));
+            let others = self.in_array_but(window, first, but);
+            let when = self.both(hole, others);
             let address = self.address(window, first);
-            runs.push(Run { registers, address, when, cut });
+            runs.push(Run { registers, address, when, cut: None });
         }
         runs
     }
@@ -486,7 +557,7 @@ impl Lowering<'_> {
     /// Whether all elements of a run lie in the array along its axis, and whether some may and others do not.
     fn parted(&mut self, window: &mut Window, registers: &[usize], dim: usize) -> (Option<Reg>, Option<Reg>) {
         let (first, last) = (registers[0], registers[registers.len() - 1]);
-        let (first, last) = (self.in_array_along(window, first, dim), self.in_array_along(window, last, dim));
+        let (first, last) = (self.in_array_along(window, first, dim, 0), self.in_array_along(window, last, dim, 0));
         match (first, last) {
             (None, None) => (None, None),
             // The array begins before all of them.
@@ -529,11 +600,9 @@ impl Lowering<'_> {
         loop {
             let width = 2u64 << bits.len();
             // Other axes must keep the alignment, for every thread and register.
-            let others = window
-                .axes
-                .iter()
-                .enumerate()
-                .all(|(other, side)| other == dim || side.extent == 1 || (side.stride_divisor * bytes).is_multiple_of(width * bytes));
+            let others = window.axes.iter().enumerate().all(|(other, side)| {
+                other == dim || side.extent == 1 || (side.stride_divisor * bytes).is_multiple_of(width * bytes)
+            });
             let bounded = ends == Ends::Among
                 || side.bound.is_none()
                 || (side.size_divisor.is_multiple_of(width) && side.start_divisor.is_multiple_of(width));

@@ -82,7 +82,7 @@ fn image(entry: &str, text: &str, params: Vec<(&str, ParamKind)>, threads: u32) 
 
 fn array(dtype: DType) -> ParamKind {
     let open = || std::iter::once(Extent::Dynamic).collect();
-    ParamKind::Array { dtype, shape: open(), strides: open(), index: IndexType::I64, align: 4, disjoint: true }
+    ParamKind::Array { dtype, shape: open(), strides: open(), index: IndexType::I64, align: 4, lines: 4, disjoint: true }
 }
 
 const EMPTY: &str = "

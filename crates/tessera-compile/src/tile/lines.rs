@@ -11,7 +11,8 @@
 //!
 //! Lines of no whole vectors are otherwise read and written element by element: eight instructions for one. Which thread has which column then depends on
 //! the row, which nobody can tell where nothing but reductions sees several columns at once ([`strips::of_rows`]). Arrays with other lines, as one weight
-//! for all rows, are read by single elements then, so the pass looks at what there are more of.
+//! for all rows, are then read by two vectors each, and shifted: the pass wants fewer of these than of the others (of a layer norm's weight and bias, rows of 8191
+//! took 1.3 times as long). Places of maxima, where a mask chooses between pairs of numbers, took 1.6 times as long.
 
 use tessera_ir::attrs::Overflow;
 use tessera_ir::{Extent, Func, Op, Reason, ScheduleOp, Sharing, TileViewType, Type, Value, bug};
@@ -21,6 +22,7 @@ use tessera_types::room::row_part;
 use super::numbers::{Numbers, apart};
 use super::strips;
 use crate::facts::Facts;
+use tessera_analysis::memory::access;
 use tessera_analysis::modulo::{MODULUS, Residue};
 use tessera_analysis::views::ViewFacts;
 
@@ -56,7 +58,7 @@ pub(super) fn align(func: &mut Func) -> Result<(), Reason> {
     let ops = columns.accesses(func);
     let mut accesses = Vec::new();
     for &(op, view, axis) in &ops {
-        accesses.extend(access(func, &facts, op, view, axis)?);
+        accesses.extend(row_access(func, &facts, op, view, axis)?);
     }
     let Some(first) = accesses.iter().position(|access| !access.is_aligned(&access.corner, &facts)) else {
         return Err("lines begin at whole vectors".into());
@@ -69,17 +71,79 @@ pub(super) fn align(func: &mut Func) -> Result<(), Reason> {
     if accesses.iter().map(score).sum::<i32>() <= 0 {
         return Err("as many lines would no longer begin at whole vectors as would then".into());
     }
+    if let Some(&op) = columns.reductions.iter().find(|op| func.ops[**op].results.len() > 1) {
+        return Err(Reason::at(
+            "a reduction of several numbers an element is masked for longer than vectors save",
+            func.ops[op].span,
+        ));
+    }
     let count = (columns.count + MODULUS - 1).next_multiple_of(MODULUS);
     let count = match func.hints.num_ctas.filter(|_| func.hints.shares() == Sharing::Cluster).map(u64::from) {
         Some(blocks) => blocks * row_part(count, blocks).ok_or("so many blocks do not share rows that are a vector longer")?,
         None => count,
     };
     let shift = begin(func, &accesses[first], columns.first(func))?;
-    columns.pad(func, count, Some(shift))
+    let own = columns.count;
+    columns.pad(func, count, Some(shift))?;
+    for (op, _, axis) in ops {
+        read_beside(func, op, axis, own as i64);
+    }
+    Ok(())
+}
+
+/// Has a load of a whole row read what lies beside it in whole vectors, where those are of other rows of an array that nobody writes: nothing is done with
+/// what comes from there, and only at the array's ends elements are read one by one.
+fn read_beside(func: &mut Func, op: Op, axis: usize, columns: i64) {
+    let data = func.ops[op].clone();
+    let Some(ScheduleOp::LoadViewTko { .. }) = data.kind.schedule() else { return };
+    let Type::TileView(ty) = func.ty(data.one(0)).clone() else { bug!("tiles of what is no view") };
+    let tensor = func.defining_op(data.one(0)).and_then(|maker| func.defining_op(func.ops[maker].one(0)));
+    let Some(made) = tensor.map(|op| func.ops[op].clone()) else { return };
+    let [row, column] = match axis {
+        1 if ty.tile.len() == 2 && ty.tensor.strides.len() == 2 => [0, 1].map(|axis| ty.dim_map[axis] as usize),
+        _ => return,
+    };
+    let contiguous = ty.tensor.strides[row] == Extent::Static(columns) && ty.tensor.shape[column] == Extent::Static(columns);
+    let Some(own) = access(func, op).map(|access| access.root) else { return };
+    let mut all = func.linked_ops().into_iter().filter_map(|op| access(func, op));
+    if !contiguous || all.any(|access| access.writes && access.root.meets(own)) {
+        return;
+    }
+    let mut flat = (*ty).clone();
+    flat.tensor.shape[row] = Extent::Static(1);
+    flat.tensor.shape[column] = Extent::Dynamic;
+    flat.tensor.strides[row] = Extent::Static(MODULUS as i64);
+    let (ops, [view, zero, start]) = apart(func, data.span, |b| {
+        let rows = match ty.tensor.shape[row] {
+            Extent::Static(rows) => b.number(rows),
+            Extent::Dynamic => made.group(1)[0],
+        };
+        let like = |b: &mut tessera_ir::Builder<'_>, value: Value| match b.func.ty(rows).num() {
+            Some(DType::I64) => b.wide(value),
+            _ => narrow(b, value),
+        };
+        let index = [data.group(1)[0], data.group(1)[1]].map(|value| like(b, value));
+        let columns = b.number(columns);
+        let columns = like(b, columns);
+        let total = b.times(rows, columns);
+        let first = b.times(index[0], columns);
+        let start = b.plus(first, index[1]);
+        let array = Type::TensorView(Box::new(flat.tensor.clone()));
+        let array = b.value(ScheduleOp::MakeTensorView {}, &[&[made.one(0)], &[total], &[]], array);
+        let view = b.value(ScheduleOp::MakeStridedView {}, &[&[array]], Type::TileView(Box::new(flat.clone())));
+        [view, b.number(0), start]
+    });
+    let body = func.body;
+    let place =
+        func.blocks[body].ops.iter().position(|&other| other == op).unwrap_or_else(|| bug!("a load that stands elsewhere"));
+    func.blocks[body].ops.splice(place..place, ops);
+    let operands = &mut func.ops[op].operands;
+    let index = data.segments[0] as usize;
+    (operands[0], operands[index], operands[index + 1]) = (view, zero, start);
 }
 
 /// What is known of an access to rows; `None` where columns are no neighbours in memory.
-fn access(func: &Func, facts: &Facts, op: Op, view: Value, axis: usize) -> Result<Option<Access>, Reason> {
+fn row_access(func: &Func, facts: &Facts, op: Op, view: Value, axis: usize) -> Result<Option<Access>, Reason> {
     let Type::TileView(ty) = func.ty(view) else { bug!("tiles of what is no view") };
     let dim = ty.dim_map[axis] as usize;
     if ty.tensor.strides[dim] != Extent::Static(1) || ty.tensor.elem.bits() < 8 {
@@ -106,7 +170,8 @@ fn begin(func: &mut Func, access: &Access, before: Op) -> Result<Value, Reason> 
     let Type::TileView(ty) = func.ty(access.view).clone() else { bug!("tiles of what is no view") };
     let strides = strides(func, access.view, &ty)?;
     let body = func.body;
-    let place = func.blocks[body].ops.iter().position(|&op| op == before).unwrap_or_else(|| bug!("an access that stands elsewhere"));
+    let place =
+        func.blocks[body].ops.iter().position(|&op| op == before).unwrap_or_else(|| bug!("an access that stands elsewhere"));
     let behind = func.blocks[body].ops.split_off(place);
     let needed = access.index.iter().chain(strides.iter().flatten());
     let late = needed.filter_map(|&value| func.defining_op(value)).any(|op| behind.contains(&op));

@@ -6,12 +6,14 @@
 //! flight with 64 bytes each. (Rows of 8192 16-bit elements on an H200: 0.90 of a copy
 //! without, 0.98 with.)
 
-use tessera_ir::{Block, Changed, Extent, Func, Op, OpKind, ParamKind, ScheduleOp, TileOp, Type, Value};
+use tessera_ir::{Block, Changed, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value, bug};
+use tessera_layout::Axis;
 use tessera_types::Arch;
 
-use super::anchors::{Units, widest};
+use super::anchors::{Units, fastest, widest};
 use super::threads;
-use tessera_analysis::arrays::viewed_array;
+use crate::facts::Facts;
+use tessera_analysis::views::ViewFacts;
 
 /// Threads of a multiprocessor that have enough in flight.
 const THREADS: u64 = 1024;
@@ -35,6 +37,11 @@ const MASKS: u64 = 1;
 /// The same for what blocks of a cluster give each other, where arrays are read behind it.
 const GATHERS: u64 = 1;
 
+/// The same where vectors are cut, for the conditions of their elements; and of each array whose vectors are made of two, which all are there before
+/// it is known whether any is cut.
+const CUT: u64 = 8;
+const ASTRAY: u64 = 16;
+
 /// Says how many blocks shall be resident, where neither the kernel's author nor what has staged the function does.
 pub(super) fn choose(func: &mut Func, units: &Units) -> Changed {
     let staged = |op: Op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::Role { .. } | TileOp::CommitGroup {}));
@@ -50,7 +57,8 @@ pub(super) fn choose(func: &mut Func, units: &Units) -> Changed {
 pub(super) fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
     let mut ways = Vec::new();
     let converts = widest(func) == 8 && !units.arch.has_fp8_cvt();
-    if !straight(func, func.body, &mut ways) || converts || !in_vectors(func) {
+    let accesses = Accesses::of(func);
+    if !straight(func, func.body, &mut ways) || converts || accesses.contains(&Accesses::Single) {
         return None;
     }
     let combines = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. }));
@@ -61,7 +69,9 @@ pub(super) fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
     let masked = ways.iter().flat_map(|&way| &func.blocks[way].ops).any(|op| combines(op) && has_holes(func, *op));
     let gathers = |op: &Op| matches!(func.ops[*op].kind, OpKind::Tile(TileOp::ClusterGather {}));
     let gathers = ways.iter().any(|&way| reads_behind(func, &func.blocks[way].ops, gathers) > 0);
-    let beside = u64::from(masked) * MASKS + u64::from(gathers) * GATHERS;
+    let astray = accesses.iter().filter(|access| **access == Accesses::Astray).count() as u64;
+    let cut = u64::from(accesses.iter().any(|access| *access != Accesses::Whole)) * CUT + astray * ASTRAY;
+    let beside = u64::from(masked) * MASKS + u64::from(gathers) * GATHERS + cut;
     let body = &func.blocks[func.body].ops;
     let narrow = body.iter().any(|&op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::Renew { .. })));
     let behind = reads_behind(func, body, combines) as u64 * READ_BEHIND;
@@ -93,18 +103,61 @@ fn straight(func: &Func, block: Block, ways: &mut Vec<Block>) -> bool {
     })
 }
 
-/// Lines of every array that the function has views of are whole vectors of 16 bytes: their stated sizes are, and the array is aligned so.
-fn in_vectors(func: &Func) -> bool {
-    let results = func.linked_ops().into_iter().flat_map(|op| func.ops[op].results.to_vec());
-    results.into_iter().all(|value| {
-        let Type::TileView(view) = func.ty(value) else { return true };
-        let array = viewed_array(func, value).map(|position| &func.abi.params[position].kind);
-        let aligned =
-            !matches!(array, Some(ParamKind::Array { align, .. }) if *align < 16) || view.tile.iter().all(|&extent| extent == 1);
-        let bits = i64::from(view.tensor.elem.bits());
-        let mut lines = view.tensor.strides.iter().zip(&view.tensor.shape).filter(|(stride, _)| **stride == Extent::Static(1));
-        aligned && lines.all(|(_, size)| !matches!(size, Extent::Static(size) if size * bits % 128 != 0))
-    })
+/// How a function's accesses by views go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Accesses {
+    /// All are of whole vectors.
+    Whole,
+    /// An array may end among the elements of some.
+    Cut,
+    /// Some begin between two vectors.
+    Astray,
+    /// Some elements are moved one by one.
+    Single,
+}
+
+impl Accesses {
+    /// Of each operation.
+    fn of(func: &Func) -> Vec<Accesses> {
+        let facts = Facts::of(func);
+        func.linked_ops().into_iter().map(|op| access(func, &facts, op)).collect()
+    }
+}
+
+fn access(func: &Func, facts: &Facts, op: Op) -> Accesses {
+    let (data, stores) = (&func.ops[op], matches!(func.ops[op].kind.schedule(), Some(ScheduleOp::StoreViewTko { .. })));
+    let (view, index) = match data.kind.schedule() {
+        Some(ScheduleOp::LoadViewTko { .. }) => (data.one(0), data.group(1)),
+        Some(ScheduleOp::StoreViewTko { .. }) => (data.one(1), data.group(2)),
+        _ => return Accesses::Whole,
+    };
+    let Type::TileView(ty) = func.ty(view) else { bug!("tiles of what is no view") };
+    if ty.tile.iter().all(|&extent| extent == 1) {
+        return Accesses::Whole;
+    }
+    let (known, bits) = (ViewFacts::of(func, facts, view, ty), u64::from(ty.tensor.elem.bits()));
+    let axis = fastest(ty);
+    let Some(&dim) = ty.dim_map.get(axis) else { return Accesses::Whole };
+    let whole = |elements: u64| (elements * bits).is_multiple_of(128);
+    let bytes = (bits / 8).max(1);
+    if whole(known.neighbours(dim as usize, bytes)) {
+        return Accesses::Whole;
+    }
+    let one_line = (0..ty.tile.len()).all(|other| other == axis || ty.tile[other] == 1);
+    let aligned =
+        if one_line { known.alignment(func, facts, ty, index) >= 16 } else { whole(known.aligned(dim as usize, bytes)) };
+    // Threads that have neighbours read the two vectors that have them.
+    let several = |value: Value| {
+        func.ty(value).layout().is_some_and(|layout| {
+            let core = layout.core();
+            core.bits(Axis::Register) > 0 && core.basis(Axis::Register, 0)[axis] == 1
+        })
+    };
+    match (aligned, one_line && !stores && known.align >= 16 && several(data.results[0])) {
+        (true, _) => Accesses::Cut,
+        (false, true) => Accesses::Astray,
+        (false, false) => Accesses::Single,
+    }
 }
 
 /// Registers of a thread that hold what is computed before an operation and used behind it.

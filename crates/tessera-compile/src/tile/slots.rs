@@ -150,7 +150,8 @@ pub(super) fn addressable(func: &Func, view: Value, ty: &TileViewType) -> bool {
         })
     };
     let array = own_array(func, view).map(|position| &func.abi.params[position].kind);
-    matches!(array, Some(ParamKind::Array { align, .. }) if *align >= 16) && aligned(&ty.tensor.strides, ty.tensor.elem.bits())
+    matches!(array, Some(ParamKind::Array { align, lines, .. }) if *align >= 16 && *lines >= 16)
+        && aligned(&ty.tensor.strides, ty.tensor.elem.bits())
 }
 
 /// Slots of `bytes` each that fit beside `others` bytes of shared memory, at most as many as the kernel's hints ask for.

@@ -53,6 +53,8 @@ pub struct OperandFacts {
     pub index: IndexType,
     /// Alignment of the base address in bytes.
     pub align: u32,
+    /// The same of every stride that is not known, and of the size of the axis of unit stride.
+    pub lines: u32,
     /// True when no two elements share memory and no other argument overlaps.
     pub disjoint: bool,
 }

@@ -52,6 +52,7 @@ impl Signature {
                         strides: known.strides,
                         index: known.index,
                         align: known.align,
+                        lines: known.lines,
                         disjoint: known.disjoint,
                     }
                 }
@@ -134,7 +135,7 @@ fn row_major(tensor: &TensorType) -> OperandFacts {
     if let Some(last) = strides.last_mut() {
         *last = Extent::Static(1);
     }
-    OperandFacts { shape, strides, index: IndexType::I32, align: 16, disjoint: true }
+    OperandFacts { shape, strides, index: IndexType::I32, align: 16, lines: 16, disjoint: true }
 }
 
 /// The signedness that a matrix product reads an operand with.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tessera_compile::{CompileOptions, Compiled, compile};
 use tessera_ir::{Extent, IndexType, Sharing};
-use tessera_lang::{ArgType, ConstValue, ParsedFile, parse_file, parse_project};
+use tessera_lang::{ArgType, ConstValue, ParsedFile, parse_file, parse_project, state_odd_lines};
 use tessera_ops::{Argument, Fill, KernelFile, LaunchSpec, Machine, OPERATORS, Plan, Problem, Role, SharedFiles, TensorSpec};
 use tessera_types::{Arch, DType, Policy};
 
@@ -156,16 +156,29 @@ fn arguments(file: &ParsedFile, name: &str, plan: &Plan, launch: &LaunchSpec) ->
         };
         (name.to_string(), ty)
     };
-    launch.arguments.iter().map(typed).collect()
+    let mut args: Args = launch.arguments.iter().map(typed).collect();
+    let numbers = |of: &[usize]| of.iter().map(|&number| number as i64).collect();
+    let lies = |place: usize| match launch.arguments[place].1 {
+        Argument::Tensor(position) => Some([&plan.tensors[position].shape[..], &strides(&plan.tensors[position])].map(numbers)),
+        _ => None,
+    };
+    state_odd_lines(&mut args, lies);
+    args
 }
 
-/// An array as a launch sees it: run-time sizes, a unit stride where there is one, the alignment that all lines have.
-fn array(spec: &TensorSpec) -> ArgType {
+/// Strides of an array whose elements lie so far apart, in elements.
+fn strides(spec: &TensorSpec) -> Vec<usize> {
     let rank = spec.shape.len();
     let mut strides = vec![spec.step; rank];
     for axis in (1..rank).rev() {
         strides[axis - 1] = strides[axis] * spec.shape[axis];
     }
+    strides
+}
+
+/// An array as a launch sees it: run-time sizes, a unit stride where there is one, what divides all lines.
+fn array(spec: &TensorSpec) -> ArgType {
+    let (rank, strides) = (spec.shape.len(), strides(spec));
     let bits = |elements: usize| elements as u64 * u64::from(spec.dtype.bits());
     let steps = spec.shape.iter().zip(&strides).filter(|&(&size, &stride)| size > 1 || stride == 1);
     let zeros = steps.map(|(&size, &stride)| bits(if stride == 1 { size } else { stride }).trailing_zeros()).min();
@@ -175,7 +188,8 @@ fn array(spec: &TensorSpec) -> ArgType {
         dtype: spec.dtype,
         shape: vec![Extent::Dynamic; rank].into_iter().collect(),
         strides: (0..rank).map(|axis| if unit == Some(axis) { Extent::Static(1) } else { Extent::Dynamic }).collect(),
-        align: ((1u64 << zeros.unwrap_or(7).min(7)) / 8).clamp(1, 16) as u32,
+        align: 16,
+        lines: ((1u64 << zeros.unwrap_or(7).min(7)) / 8).clamp(1, 16) as u32,
         index: if wide { IndexType::I64 } else { IndexType::I32 },
         disjoint: true,
     }

@@ -32,6 +32,7 @@ pub(crate) fn program(size: usize, choose: &mut Choose<'_>) -> Module {
             strides: [Extent::Static(1)].into_iter().collect(),
             index: IndexType::I32,
             align: 16,
+            lines: 16,
             disjoint: true,
         },
     };

@@ -751,7 +751,14 @@ fn abi_param(cursor: &mut Cursor<'_>) -> Parsed<AbiParam> {
             cursor.expect(",")?;
             key(cursor, "align")?;
             let align = cursor.integer()?;
-            let disjoint = cursor.eat(",");
+            let mut more = cursor.eat(",");
+            let mut lines = align;
+            if more && cursor.eat_word("lines") {
+                cursor.expect("=")?;
+                lines = cursor.integer()?;
+                more = cursor.eat(",");
+            }
+            let disjoint = more;
             if disjoint && !cursor.eat_word("disjoint") {
                 return Err(cursor.unexpected("`disjoint`"));
             }
@@ -764,6 +771,7 @@ fn abi_param(cursor: &mut Cursor<'_>) -> Parsed<AbiParam> {
                 strides: SmallVec::from_vec(strides),
                 index,
                 align,
+                lines,
                 disjoint,
             }
         }

@@ -242,10 +242,11 @@ fn index_word(index: IndexType) -> &'static str {
 fn abi_text(param: &AbiParam) -> String {
     let name = &param.name;
     match &param.kind {
-        ParamKind::Array { dtype, shape, strides, index, align, disjoint } => {
+        ParamKind::Array { dtype, shape, strides, index, align, lines, disjoint } => {
+            let lines = if lines == align { String::new() } else { format!(", lines={lines}") };
             let disjoint = if *disjoint { ", disjoint" } else { "" };
             format!(
-                "{name}: array<{}, {}, {}, {}, align={align}{disjoint}>",
+                "{name}: array<{}, {}, {}, {}, align={align}{lines}{disjoint}>",
                 elem_name(*dtype),
                 extents(shape),
                 extents(strides),

@@ -211,9 +211,14 @@ fn arguments(func: &Func) -> Rule {
         let name = &param.name;
         let mut wanted: Vec<Type> = Vec::new();
         match &param.kind {
-            ParamKind::Array { dtype, shape, strides, index, align, .. } => {
+            ParamKind::Array { dtype, shape, strides, index, align, lines, .. } => {
                 ensure!(shape.len() == strides.len(), "ir-abi", "`{name}` needs one stride an axis");
                 ensure!(align.is_power_of_two(), "ir-abi", "`{name}`: the alignment {align} is not a power of two");
+                ensure!(
+                    lines.is_power_of_two(),
+                    "ir-abi",
+                    "`{name}`: {lines}, which lines are multiples of, is not a power of two"
+                );
                 wanted.push(Type::pointers(Shape::new(), dtype.signless()));
                 wanted.extend(std::iter::repeat_n(Type::scalar(index.dtype()), 2 * shape.len()));
             }

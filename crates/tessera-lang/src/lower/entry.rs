@@ -204,7 +204,7 @@ impl Lowerer<'_> {
                 self.func.abi.params.push(AbiParam { name: name.to_owned(), kind });
                 Ok(Val::List(std::rc::Rc::new(List { dtype: *dtype, rank: *rank, index, table, length })))
             }
-            ArgType::Array { dtype, shape, strides, align, index, disjoint } => {
+            ArgType::Array { dtype, shape, strides, align, lines, index, disjoint } => {
                 if matches!(param.annotation, Annotation::Scalar(_)) {
                     return refuse("a scalar", describe(arg));
                 }
@@ -231,6 +231,7 @@ impl Lowerer<'_> {
                         strides: strides.clone(),
                         index,
                         align: *align,
+                        lines: *lines,
                         disjoint: *disjoint,
                     },
                 });

@@ -269,12 +269,13 @@ fn axis_name(axis: &Axis) -> String {
 /// The interface of an array parameter: what the caller said about it.
 fn array_kind(name: &str, args: &[(String, ArgType)], operand: &signature::Operand) -> ParamKind {
     match args.iter().find(|(given, _)| given == name) {
-        Some((_, ArgType::Array { dtype, shape, strides, align, index, disjoint })) => ParamKind::Array {
+        Some((_, ArgType::Array { dtype, shape, strides, align, lines, index, disjoint })) => ParamKind::Array {
             dtype: *dtype,
             shape: shape.clone(),
             strides: strides.clone(),
             index: *index,
             align: *align,
+            lines: *lines,
             disjoint: *disjoint,
         },
         _ => ParamKind::Operand { dtype: operand.dtype, axes: Vec::new() },

@@ -3,7 +3,7 @@
 use crate::element::sum;
 use crate::operator::{Argument, Operator, Unsupported};
 use crate::problem::Problem;
-use crate::set::rowwise::{self, Case, Of, Rowwise, index, one, row};
+use crate::set::rowwise::{self, Case, Kernels, Of, Rowwise, index, one, row};
 use crate::signature::{Calls, ClassAxis, Labels, Operand, Signature};
 use tessera_types::DType;
 
@@ -151,7 +151,15 @@ const BETWEEN: &[(&str, Of)] = &[("tops", Of::Sums), ("sums", Of::Sums)];
 static LOG_SUM: Rowwise = Rowwise {
     inputs: &[row("x")],
     outputs: &[one("y")],
-    launches: |case, tensors| rowwise::reduction(case, tensors, (["log_sum_exp", "log_sum_exp_parts"], PIECE), &[], BETWEEN),
+    launches: |case, tensors| {
+        rowwise::reduction(
+            case,
+            tensors,
+            Kernels { whole: "log_sum_exp", in_parts: "log_sum_exp_parts", piece: PIECE, numbers: 1 },
+            &[],
+            BETWEEN,
+        )
+    },
     reference: |case, inputs, _, want, bound| (want[0], bound[0]) = log_sum(case, &inputs[0]),
     flops: 4,
     formula: "x read once, y written once",
@@ -166,7 +174,13 @@ static ENTROPY: Rowwise = Rowwise {
     inputs: &[row("x"), index("labels")],
     outputs: &[one("loss"), one("lse")],
     launches: |case, tensors| {
-        rowwise::reduction(case, tensors, (["cross_entropy", "cross_entropy_parts"], PIECE), &[ignored_argument(case)?], BETWEEN)
+        rowwise::reduction(
+            case,
+            tensors,
+            Kernels { whole: "cross_entropy", in_parts: "cross_entropy_parts", piece: PIECE, numbers: 1 },
+            &[ignored_argument(case)?],
+            BETWEEN,
+        )
     },
     reference: |case, inputs, output, want, bound| {
         let (lse, error) = log_sum(case, &inputs[0]);

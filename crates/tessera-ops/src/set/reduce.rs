@@ -6,7 +6,7 @@ use tessera_types::{DType, unit_roundoff};
 use crate::element::sum;
 use crate::operator::{Argument, Fill, LaunchSpec, Operator, Unsupported};
 use crate::set::rows;
-use crate::set::rowwise::{self, Array, Case, Of, Rowwise, index, int, one, row};
+use crate::set::rowwise::{self, Array, Case, Kernels, Of, Rowwise, index, int, one, row};
 use crate::signature::{Calls, Operand, Signature};
 
 /// A reduction.
@@ -169,7 +169,7 @@ static ROWS: Rowwise = Rowwise {
         rowwise::reduction(
             case,
             tensors,
-            (["reduce_rows", "reduce_rows_parts"], rowwise::PIECE),
+            Kernels { whole: "reduce_rows", in_parts: "reduce_rows_parts", piece: rowwise::PIECE, numbers: 1 },
             &[word(case)],
             &[("partials", Of::Sums)],
         )
@@ -186,7 +186,13 @@ static PLACES: Rowwise = Rowwise {
     outputs: &[index("y")],
     launches: |case, tensors| {
         let between = [("partials", Of::Sums), ("places", Of::Index)];
-        rowwise::reduction(case, tensors, (["arg_rows", "arg_rows_parts"], rowwise::PIECE), &[word(case)], &between)
+        rowwise::reduction(
+            case,
+            tensors,
+            Kernels { whole: "arg_rows", in_parts: "arg_rows_parts", piece: rowwise::PIECE, numbers: 2 },
+            &[word(case)],
+            &between,
+        )
     },
     reference: |case, inputs, _, want, _| {
         let x = &inputs[0];

@@ -39,7 +39,7 @@ pub(crate) fn arrays(tensors: &[TensorSpec], names: &[&'static str]) -> Vec<(&'s
 pub(crate) enum Division {
     /// A block takes so many whole rows at once.
     Whole(usize),
-    /// A cluster of so many blocks, of so many warps each, takes a row, each block some of its columns.
+    /// A cluster of so many blocks, of so many warps each, takes a row, each block some of its columns; one block takes it alone.
     Cluster { blocks: u32, warps: u32 },
     /// All blocks take the pieces of all rows, one after the other.
     Pieces(Pieces),
@@ -138,25 +138,27 @@ enum Lines {
     Even,
     /// Whole vectors, but the last block has fewer: the fewer blocks there are, the less is masked.
     Ragged,
-    /// Accesses are of single elements of less than 32 bits, of neighbours by neighbouring threads: small blocks, which wait for each other least.
+    /// No whole vectors: rows begin anywhere among them, and their ends are taken element by element, which each block more would do again.
     Odd,
 }
+
+/// Elements of such rows that a thread takes at most where nothing else is read behind the row, and elsewhere; the longest rows that a block takes alone,
+/// and the shortest that it does where nothing else is read.
+const LINE_ELEMENTS: usize = 104;
+const READ_ELEMENTS: usize = 136;
+const LINE: usize = 512 * LINE_ELEMENTS;
+const SHORT_LINE: usize = 512;
 
 impl Lines {
     fn of(n: usize, storage: DType) -> Lines {
         let bits = storage.bits() as usize;
         if n.is_multiple_of(BLOCKS * ROW_COLUMNS as usize) {
             Lines::Even
-        } else if bits < 32 && !(n * bits).is_multiple_of(VECTOR_BITS) {
+        } else if bits <= 32 && !(n * bits).is_multiple_of(VECTOR_BITS) {
             Lines::Odd
         } else {
             Lines::Ragged
         }
-    }
-
-    /// The shortest rows that clusters share.
-    fn shared(self, arrays: usize) -> usize {
-        if self == Lines::Odd { SHARED / 2 / arrays + 1 } else { SHARED / arrays }
     }
 
     /// The cluster for rows of so many elements of several arrays.
@@ -166,7 +168,8 @@ impl Lines {
         let mut blocks = match self {
             Lines::Even if !halves => BLOCKS,
             Lines::Ragged if bits > 32 => BLOCKS,
-            Lines::Even | Lines::Odd => of_columns(PART),
+            Lines::Odd => BLOCKS,
+            Lines::Even => of_columns(PART),
             Lines::Ragged => of_columns(2 * PART),
         };
         while row_part(n as u64, blocks as u64).is_none() {
@@ -175,9 +178,14 @@ impl Lines {
         let bytes = if halves && self != Lines::Even { 2 * HELD_BYTES } else { HELD_BYTES };
         let held = bytes * 8 / bits.max(32) / arrays;
         let warps = n.div_ceil(blocks * Arch::WARP as usize * held).next_power_of_two();
-        let least = if self == Lines::Odd { 4 } else { 1 };
-        Division::Cluster { blocks: blocks as u32, warps: warps.max(least) as u32 }
+        Division::Cluster { blocks: blocks as u32, warps: warps as u32 }
     }
+}
+
+/// A block for each row that begins anywhere: as few threads as can have it, of which fewer have a vector less than others.
+fn line(elements: usize, n: usize, least: usize) -> Division {
+    let threads = n.div_ceil(elements).next_power_of_two();
+    Division::Cluster { blocks: 1, warps: (threads / Arch::WARP as usize).clamp(least, 32) as u32 }
 }
 
 impl Division {
@@ -189,6 +197,16 @@ impl Division {
             Machine::Gpu(_) if storage.bits() <= 8 && (1025..2048).contains(&n) => 4,
             Machine::Gpu(_) => 1 << (4096 / n.max(1)).clamp(1, 64).ilog2(),
         })
+    }
+
+    /// The division of rows, of which a block's registers hold one, where nothing but a number an element is reduced, and left of them.
+    pub(crate) fn reduced(n: usize, storage: DType, machine: Machine) -> Division {
+        match machine {
+            Machine::Gpu(_) if Lines::of(n, storage) == Lines::Odd && storage.bits() < 32 && n > 2048 => {
+                line(READ_ELEMENTS, n, 1)
+            }
+            Machine::Gpu(_) | Machine::Cpu => Division::whole(n, storage, machine),
+        }
     }
 
     /// The division of `count` rows of `n` elements.
@@ -206,14 +224,14 @@ impl Division {
 
     /// The division of `count` rows of `n` elements of several arrays, all of which a block holds at once.
     pub(crate) fn of_several(arrays: usize, [count, n]: [usize; 2], storage: DType, machine: Machine) -> Division {
-        let held = held(storage.bits()) / arrays;
+        let (held, lines) = (held(storage.bits()) / arrays, Lines::of(n, storage));
         match machine {
+            Machine::Gpu(_) if lines == Lines::Odd && storage.bits() < 32 && (8193..=LINE / arrays).contains(&n) => {
+                line(READ_ELEMENTS / arrays, n, 1)
+            }
             // Half of what a block holds, or all registers of a multiprocessor are one row's.
-            Machine::Gpu(arch)
-                if arch.has_clusters()
-                    && (Lines::of(n, storage).shared(arrays).min(held + 1)..=BLOCKS * held / 2).contains(&n) =>
-            {
-                Lines::of(n, storage).cluster(arrays, n, storage)
+            Machine::Gpu(arch) if arch.has_clusters() && ((SHARED / arrays).min(held + 1)..=BLOCKS * held / 2).contains(&n) => {
+                lines.cluster(arrays, n, storage)
             }
             Machine::Gpu(arch) if n > held => Division::Pieces(Pieces::of(arrays, [count, n], storage, arch)),
             Machine::Gpu(_) | Machine::Cpu => Division::whole(n, storage, machine),
@@ -225,6 +243,11 @@ impl Division {
     pub(crate) fn alone(arrays: usize, [count, n]: [usize; 2], storage: DType, machine: Machine) -> Division {
         let part = held(storage.bits()) / arrays / 2;
         match machine {
+            Machine::Gpu(_)
+                if Lines::of(n, storage) == Lines::Odd && storage.bits() < 32 && (SHORT_LINE..=LINE / arrays).contains(&n) =>
+            {
+                line(LINE_ELEMENTS / arrays, n, 1)
+            }
             // Two blocks, where one is all that a multiprocessor holds.
             Machine::Gpu(arch)
                 if arch.has_clusters()
@@ -261,6 +284,7 @@ impl Division {
     pub(crate) fn launch(self, kernel: &'static str, arguments: Vec<(&'static str, Argument)>, grid: [u32; 3]) -> LaunchSpec {
         let launch = LaunchSpec::new(kernel, arguments, grid);
         match self {
+            Division::Cluster { blocks: 1, warps } => LaunchSpec { warps, ..launch },
             Division::Cluster { blocks, warps } => LaunchSpec { sharing: Sharing::Cluster, cluster: blocks, warps, ..launch },
             Division::Whole(_) | Division::Pieces(_) => launch,
         }
@@ -345,7 +369,7 @@ mod tests {
         // Where the last block has less, and where lines are no whole vectors.
         let cluster = |blocks, warps| Division::Cluster { blocks, warps };
         let found = [50304, 128_256, 50257, 16385].map(|n| of(n, DType::BF16, Arch::Sm90a));
-        assert_eq!(found, [cluster(4, 8), cluster(8, 8), cluster(8, 4), cluster(4, 4)]);
+        assert_eq!(found, [cluster(4, 8), cluster(8, 8), cluster(1, 16), cluster(1, 8)]);
         assert_eq!(of(50304, DType::F32, Arch::Sm90a), cluster(4, 16));
         let alone = |count, n| Division::alone(1, [count, n], DType::BF16, Machine::Gpu(Arch::Sm90a));
         assert_eq!(alone(64, 32000), cluster(2, 8));

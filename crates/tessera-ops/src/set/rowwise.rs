@@ -174,12 +174,24 @@ pub(crate) const PIECE: usize = 4096;
 /// The most blocks that share a row.
 const PARTS: usize = 256;
 
+/// Kernels that reduce rows.
+pub(crate) struct Kernels {
+    /// The one for whole rows.
+    pub(crate) whole: &'static str,
+    /// The one for parts of longer ones.
+    pub(crate) in_parts: &'static str,
+    /// Elements of those that it reads at once.
+    pub(crate) piece: usize,
+    /// Numbers that are reduced of each element.
+    pub(crate) numbers: usize,
+}
+
 /// The launch of a kernel that reduces whole rows, or of the one for parts of rows, some elements of which it reads at once: as many as there are blocks for all multiprocessors, each of
 /// which leaves a number in each of the arrays `between`.
 pub(crate) fn reduction(
     case: &Case,
     tensors: &mut Vec<TensorSpec>,
-    ([whole, in_parts], piece): ([&'static str; 2], usize),
+    kernels: Kernels,
     scalars: &[(&'static str, Argument)],
     between: &[(&'static str, Of)],
 ) -> Result<Vec<LaunchSpec>, Unsupported> {
@@ -188,16 +200,19 @@ pub(crate) fn reduction(
     arguments.extend(scalars);
     arguments.extend([case.acc_argument(), int("N", case.n)]);
     let of_bits = |elements: usize| elements * 32 / case.acc.bits() as usize;
-    let chunk = of_bits(piece);
+    let chunk = of_bits(kernels.piece);
     let multiprocessors = match case.machine {
         Machine::Gpu(arch) => arch.multiprocessors() as usize,
         Machine::Cpu => 0,
     };
     // A tile of no elements is no tile, and a row of none has a result.
     if case.n > 0 && (multiprocessors == 0 || case.n <= of_bits(WHOLE)) {
-        let division = Division::whole(case.n, case.storage, case.machine);
+        let division = match kernels.numbers {
+            1 => Division::reduced(case.n, case.storage, case.machine),
+            _ => Division::whole(case.n, case.storage, case.machine),
+        };
         arguments.extend(division.rows().map(|rows| int("ROWS", rows)));
-        return Ok(vec![LaunchSpec::new(whole, arguments, division.grid(case.rows)?)]);
+        return Ok(vec![division.launch(kernels.whole, arguments, division.grid(case.rows)?)]);
     }
     let pieces = case.n.div_ceil(chunk).max(1);
     let wanted = (4 * multiprocessors).div_ceil(case.rows).clamp(1, PARTS);
@@ -212,7 +227,7 @@ pub(crate) fn reduction(
     let vector = if case.n.is_multiple_of(vector) || case.storage.bits() >= 32 { vector } else { 1 };
     arguments.extend([int("CHUNK", chunk), int("TILES", tiles), int("PARTS", parts), int("VECTOR", vector)]);
     let [down, ..] = rows::grid(case.rows, 1)?;
-    Ok(vec![LaunchSpec::new(in_parts, arguments, [down, parts as u32, 1])])
+    Ok(vec![LaunchSpec::new(kernels.in_parts, arguments, [down, parts as u32, 1])])
 }
 
 /// An integer argument.

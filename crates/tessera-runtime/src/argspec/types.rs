@@ -103,21 +103,14 @@ fn list_type(scanner: &mut Scanner) -> Parsed<ArgType> {
 
 fn array_type(scanner: &mut Scanner, dtype: DType) -> Parsed<ArgType> {
     let shape: Vec<Extent> = scanner.extents()?.into_iter().map(|(_, extent)| extent).collect();
-    let (mut align, mut index) = (16_u32, IndexType::I32);
+    let (mut align, mut lines, mut index) = (16_u32, None, IndexType::I32);
     let mut written: Option<Vec<Extent>> = None;
     while scanner.take(";") {
         let start = scanner.mark();
         let option = scanner.word();
         match option.as_str() {
-            "align" => {
-                scanner.expect("=")?;
-                let at = scanner.mark();
-                let bytes = scanner.unsigned()?;
-                align = match u32::try_from(bytes) {
-                    Ok(bytes) if bytes.is_power_of_two() && bytes <= 4096 => bytes,
-                    _ => return Err(scanner.error(at, "an alignment is a power of two of at most 4096 bytes").into()),
-                };
-            }
+            "align" => align = alignment(scanner)?,
+            "lines" => lines = Some(alignment(scanner)?),
             "index" => {
                 scanner.expect("=")?;
                 let at = scanner.mark();
@@ -139,12 +132,16 @@ fn array_type(scanner: &mut Scanner, dtype: DType) -> Parsed<ArgType> {
             }
             _ => {
                 let message = format!("`{option}` is not an option of an array's type");
-                return Err(scanner.error(start, message).help("write `;align=16`, `;index=64` or `;strides=[?,1]`").into());
+                return Err(scanner
+                    .error(start, message)
+                    .help("write `;align=16`, `;lines=16`, `;index=64` or `;strides=[?,1]`")
+                    .into());
             }
         }
     }
+    let lines = lines.unwrap_or(align);
     if let Some(strides) = written {
-        return Ok(ArgType::Array { dtype, shape: shape.into(), strides: strides.into(), align, index, disjoint: true });
+        return Ok(ArgType::Array { dtype, shape: shape.into(), strides: strides.into(), align, lines, index, disjoint: true });
     }
     // Row-major: a stride is known while all sizes inside it are.
     let mut strides = vec![Extent::Dynamic; shape.len()];
@@ -157,7 +154,17 @@ fn array_type(scanner: &mut Scanner, dtype: DType) -> Parsed<ArgType> {
             Extent::Dynamic => None,
         };
     }
-    Ok(ArgType::Array { dtype, shape: shape.into(), strides: strides.into(), align, index, disjoint: true })
+    Ok(ArgType::Array { dtype, shape: shape.into(), strides: strides.into(), align, lines, index, disjoint: true })
+}
+
+/// `=16`: bytes.
+fn alignment(scanner: &mut Scanner) -> Parsed<u32> {
+    scanner.expect("=")?;
+    let at = scanner.mark();
+    match u32::try_from(scanner.unsigned()?) {
+        Ok(bytes) if bytes.is_power_of_two() && bytes <= 4096 => Ok(bytes),
+        _ => Err(scanner.error(at, "an alignment is a power of two of at most 4096 bytes").into()),
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use tessera_compile::CompileOptions;
 use tessera_ir::text::print_module;
 use tessera_ir::{Diagnostic, Extent};
-use tessera_lang::{ArgType, ConstValue};
+use tessera_lang::{ArgType, ConstValue, state_odd_lines};
 use tessera_launch::Placed;
 use tessera_lock::{Key, size_class};
 
@@ -129,6 +129,11 @@ impl<'a> Question<'a> {
             }
             launched.push((name.clone(), ty));
         }
+        let shapes: Vec<Option<&Vec<u64>>> =
+            launched.iter().map(|(name, _)| sizes.iter().find(|(known, _)| known == name).map(|(_, shape)| shape)).collect();
+        state_odd_lines(&mut launched, |place| {
+            shapes[place].map(|shape| [shape.iter().map(|&size| size as i64).collect(), row_major(shape)])
+        });
         Some(Question { types: launched.into(), sizes, others })
     }
 }
@@ -147,7 +152,7 @@ fn known(extent: &Extent) -> Option<u64> {
 /// The type for which a launch on a row-major array of known sizes compiles.
 fn as_launched(ty: &ArgType, shape: &[u64]) -> ArgType {
     let mut ty = ty.clone();
-    if let ArgType::Array { dtype, shape: extents, strides, align, .. } = &mut ty {
+    if let ArgType::Array { dtype, shape: extents, strides, lines, .. } = &mut ty {
         extents.iter_mut().for_each(|extent| *extent = Extent::Dynamic);
         let unit = strides.iter().rposition(|stride| *stride == Extent::Static(1));
         for (axis, stride) in strides.iter_mut().enumerate() {
@@ -158,9 +163,17 @@ fn as_launched(ty: &ArgType, shape: &[u64]) -> ArgType {
         // Strides are products of sizes, so the last size divides what all of them are multiples of.
         let bits = u64::from(dtype.bits());
         let rows = shape.last().map_or(USEFUL_ALIGN, |&last| (1 << (last * bits).trailing_zeros().min(32)) / 8);
-        *align = (*align).min(rows.clamp(1, USEFUL_ALIGN) as u32);
+        *lines = (*lines).min(rows.clamp(1, USEFUL_ALIGN) as u32);
     }
     ty
+}
+
+fn row_major(shape: &[u64]) -> Vec<i64> {
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis] as i64;
+    }
+    strides
 }
 
 fn class(number: i64) -> String {

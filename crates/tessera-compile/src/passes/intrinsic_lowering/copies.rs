@@ -53,14 +53,14 @@ pub(super) fn addressable(func: &Func, view: Value, shared: &SharedType) -> Resu
     let Some(param) = own_array(func, view) else {
         return Err("the view is not of an array argument with its own sizes and strides".to_string());
     };
-    let ParamKind::Array { align, .. } = &func.abi.params[param].kind else {
+    let ParamKind::Array { align, lines, .. } = &func.abi.params[param].kind else {
         return Err("the view is not of an array argument".to_string());
     };
     let known = |stride: &Extent| match stride {
         Extent::Static(1) | Extent::Dynamic => true,
         Extent::Static(stride) => (stride * i64::from(bits)).rem_euclid(128) == 0,
     };
-    if *align < GRANULE || !ty.tensor.strides.iter().all(known) {
+    if *align < GRANULE || *lines < GRANULE || !ty.tensor.strides.iter().all(known) {
         return Err(format!(
             "lines of the array are not known to lie at multiples of {GRANULE} bytes: `{{align = {GRANULE}}}` says so"
         ));

@@ -206,7 +206,8 @@ impl Columns {
             }
         }
         let counts = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::Iota {}));
-        let counted: Vec<Op> = ops.iter().copied().filter(|op| counts(op) && wide(func.ops[*op].result(), func).is_some()).collect();
+        let counted: Vec<Op> =
+            ops.iter().copied().filter(|op| counts(op) && wide(func.ops[*op].result(), func).is_some()).collect();
         for value in values_of(func, &ops) {
             let of_class: Vec<usize> = (0..rank(func, value)).filter(|&axis| axes.class(value, axis) == class).collect();
             if let Type::Tile(tile) = &mut func.values[value].ty {
