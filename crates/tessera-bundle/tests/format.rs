@@ -94,11 +94,11 @@ fn every_flipped_bit_is_found() {
 #[test]
 fn other_versions_and_other_files_are_told() {
     let mut later = bytes();
-    later[16] = 2;
+    later[16] = 3;
     let text = Bundle::read(&later).expect_err("later").to_string();
-    assert_eq!(text, "the bundle has version 2, this program reads version 1; use a newer one, or pack the kernels again");
+    assert_eq!(text, "the bundle has version 3, this program reads version 2; use a newer one, or pack the kernels again");
     // A later version may be shorter than a header of ours.
-    assert!(matches!(Bundle::read(&later[..24]), Err(BundleError::Version { found: 2, known: 1 })));
+    assert!(matches!(Bundle::read(&later[..24]), Err(BundleError::Version { found: 3, known: 2 })));
     for other in [&b"\x7fELF"[..], b"tessera bundle\n\n and more of it", b"PK"] {
         assert_eq!(
             Bundle::read(other).expect_err("another file").to_string(),

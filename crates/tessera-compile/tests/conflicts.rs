@@ -112,7 +112,6 @@ const OPEN: [Open; 38] = [
     (&[Arch::Sm90a], ["gemm", "gemm_batched", "tn"], &[("fp8_e5m2->bf16", 512)]),
     (&[Arch::Sm80], ["gemm", "gemm_batched", "tt"], &[("fp8_e5m2->bf16", 3328)]),
     (BOTH, ["group_norm_backward", "group_norm_backward", ""], &[("bf16", 160), ("fp16", 160), ("fp32", 96), ("fp64", 32)]),
-    (BOTH, ["moe_sort", "places", ""], &[("int32", 120)]),
     (BOTH, ["permute", "permute", "210"], &[("fp8_e5m2@accum(fp32)", 8)]),
     (BOTH, ["sort", "move", "keys"], &[("fp32", 0)]),
     (BOTH, ["sort", "move", "order"], &[("fp32", 0), ("int32", 0)]),

@@ -67,8 +67,13 @@ impl Case {
         let file = parse_file("row.py", &self.source);
         let array = |rank: usize| {
             let mut array = ArgType::array(self.storage, rank);
-            if let ArgType::Array { shape, .. } = &mut array {
+            if let ArgType::Array { shape, strides, lines, .. } = &mut array {
                 shape[rank - 1] = Extent::Static(self.columns);
+                // As a launch states them.
+                if self.columns * i64::from(self.storage.bits()) % 128 != 0 {
+                    *lines = self.storage.unpacked_bytes() as u32;
+                    strides[..rank - 1].iter_mut().for_each(|stride| *stride = Extent::Static(self.columns));
+                }
             }
             array
         };

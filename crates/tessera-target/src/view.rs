@@ -243,14 +243,7 @@ impl Lowering<'_> {
             let fact = self.facts.fact(value);
             let begins = begins.get(position);
             let start_divisor = begins.iter().fold(fact.divisor.saturating_mul(step), |all, (_, part)| gcd(all, *part));
-            let index = if wide { Some(self.index64(value)?) } else { self.index32(value)? };
-            let index = match index {
-                Some(index) => index,
-                None => {
-                    let wide = self.index64(value)?;
-                    self.b.cvt(Ty::U32, Ty::U64, wide)
-                }
-            };
+            let index = self.scalar_index(value, wide)?;
             let class = self.class(index);
             let flat = if class == Class::B64 { Ty::S64 } else { Ty::S32 };
             let step = self.b.constant(class, step);
@@ -311,6 +304,18 @@ impl Lowering<'_> {
             unit: bytes,
             packed: is_packed.then_some(tensor.base),
         })
+    }
+
+    /// A tile's index in as many bits as offsets have.
+    fn scalar_index(&mut self, value: Value, wide: bool) -> Lowered<Reg> {
+        let narrow = if wide { None } else { self.index32(value)? };
+        match narrow {
+            Some(index) => Ok(index),
+            None => {
+                let index = self.index64(value)?;
+                Ok(if wide { index } else { self.b.cvt(Ty::U32, Ty::U64, index) })
+            }
+        }
     }
 
     fn least_size(&self, size: Reg, known: i64) -> i64 {

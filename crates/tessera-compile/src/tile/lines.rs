@@ -11,7 +11,7 @@
 //!
 //! Lines of no whole vectors are otherwise read and written element by element: eight instructions for one. Which thread has which column then depends on
 //! the row, which nobody can tell where nothing but reductions sees several columns at once ([`strips::of_rows`]). Arrays with other lines, as one weight
-//! for all rows, are then read by two vectors each, and shifted: the pass wants fewer of these than of the others (of a layer norm's weight and bias, rows of 8191
+//! for all rows, are then read by two vectors each, and shifted: the pass wants fewer of these than of the others (with a weight and a bias, rows of 8191
 //! took 1.3 times as long). Places of maxima, where a mask chooses between pairs of numbers, took 1.6 times as long.
 
 use tessera_ir::attrs::Overflow;
@@ -22,6 +22,7 @@ use tessera_types::room::row_part;
 use super::numbers::{Numbers, apart};
 use super::strips;
 use crate::facts::Facts;
+use crate::rewrite::drop_dead;
 use tessera_analysis::memory::access;
 use tessera_analysis::modulo::{MODULUS, Residue};
 use tessera_analysis::views::ViewFacts;
@@ -39,6 +40,8 @@ struct Access {
     /// What is beside the row's index: the axis of its columns.
     axis: usize,
     index: Vec<Value>,
+    /// Strides of the array that are known at launch.
+    strides: Vec<Option<Value>>,
 }
 
 impl Access {
@@ -88,6 +91,7 @@ pub(super) fn align(func: &mut Func) -> Result<(), Reason> {
     for (op, _, axis) in ops {
         read_beside(func, op, axis, own as i64);
     }
+    drop_dead(func);
     Ok(())
 }
 
@@ -153,10 +157,11 @@ fn row_access(func: &Func, facts: &Facts, op: Op, view: Value, axis: usize) -> R
         return Err(Reason::at("several rows that lie side by side begin at different places", func.ops[op].span));
     }
     let known = ViewFacts::of(func, facts, view, ty);
-    let index = index(func, op);
+    let (index, strides) = (index(func, op), strides(func, view, ty));
     let corner = known.corner(func, ty, &index).filter(|_| known.align.is_multiple_of(VECTOR_BYTES));
-    let corner = corner.ok_or_else(|| Reason::at("it is not known where an array begins", func.ops[op].span))?;
-    Ok(Some(Access { view, corner, bytes: u64::from(ty.tensor.elem.bits()) / 8, axis, index }))
+    let found = corner.zip(strides).ok_or_else(|| Reason::at("it is not known where an array begins", func.ops[op].span));
+    let (corner, strides) = found?;
+    Ok(Some(Access { view, corner, bytes: u64::from(ty.tensor.elem.bits()) / 8, axis, index, strides }))
 }
 
 /// The index of an access through a view.
@@ -168,7 +173,7 @@ fn index(func: &Func, op: Op) -> Vec<Value> {
 /// Elements between the last whole vector before a row and the row, computed in front of an operation.
 fn begin(func: &mut Func, access: &Access, before: Op) -> Result<Value, Reason> {
     let Type::TileView(ty) = func.ty(access.view).clone() else { bug!("tiles of what is no view") };
-    let strides = strides(func, access.view, &ty)?;
+    let strides = &access.strides;
     let body = func.body;
     let place =
         func.blocks[body].ops.iter().position(|&op| op == before).unwrap_or_else(|| bug!("an access that stands elsewhere"));
@@ -196,14 +201,12 @@ fn begin(func: &mut Func, access: &Access, before: Op) -> Result<Value, Reason> 
     if late { Err(Reason::at("where rows begin is found out behind their first use", func.ops[before].span)) } else { Ok(shift) }
 }
 
-/// The strides of a view's array that are known at launch.
-fn strides(func: &Func, view: Value, ty: &TileViewType) -> Result<Vec<Option<Value>>, Reason> {
-    let tensor = func.defining_op(view).and_then(|maker| func.defining_op(func.ops[maker].one(0)));
-    let Some(tensor) = tensor.filter(|&op| matches!(func.ops[op].kind.schedule(), Some(ScheduleOp::MakeTensorView {}))) else {
-        return Err("it is not known how an array lies".into());
-    };
+/// The strides of a view's array that are known at launch; `None` where nothing says how it lies.
+fn strides(func: &Func, view: Value, ty: &TileViewType) -> Option<Vec<Option<Value>>> {
+    let tensor = func.defining_op(func.ops[func.defining_op(view)?].one(0))?;
+    let Some(ScheduleOp::MakeTensorView {}) = func.ops[tensor].kind.schedule() else { return None };
     let mut given = func.ops[tensor].group(2).iter().copied();
-    Ok(ty.tensor.strides.iter().map(|stride| if *stride == Extent::Dynamic { given.next() } else { None }).collect())
+    Some(ty.tensor.strides.iter().map(|stride| if *stride == Extent::Dynamic { given.next() } else { None }).collect())
 }
 
 /// The low bits of an integer, of which the last ones count.

@@ -364,15 +364,16 @@ mod tests {
         };
         let lengths = [32768, 33000, 65536, 66000, 1 << 17];
         assert_eq!(lengths.map(|n| blocks(n, DType::F32)), [8, 4, 8, 8, 8]);
-        assert_eq!(lengths.map(|n| blocks(n, DType::F8E4M3)), [8; 5]);
+        assert_eq!(lengths.map(|n| blocks(n, DType::F8E4M3)), [8, 1, 8, 8, 8]);
         assert_eq!(lengths.map(|n| blocks(n, DType::BF16)), [4, 4, 8, 8, 8]);
         // Where the last block has less, and where lines are no whole vectors.
         let cluster = |blocks, warps| Division::Cluster { blocks, warps };
         let found = [50304, 128_256, 50257, 16385].map(|n| of(n, DType::BF16, Arch::Sm90a));
-        assert_eq!(found, [cluster(4, 8), cluster(8, 8), cluster(1, 16), cluster(1, 8)]);
+        assert_eq!(found, [cluster(4, 8), cluster(8, 8), cluster(1, 16), cluster(1, 4)]);
         assert_eq!(of(50304, DType::F32, Arch::Sm90a), cluster(4, 16));
         let alone = |count, n| Division::alone(1, [count, n], DType::BF16, Machine::Gpu(Arch::Sm90a));
         assert_eq!(alone(64, 32000), cluster(2, 8));
+        assert_eq!([1001, 4097, 16385].map(|n| alone(64, n)), [cluster(1, 1), cluster(1, 2), cluster(1, 8)]);
         assert_eq!(alone(64, 1 << 18), Division::Cluster { blocks: 16, warps: 8 });
         assert!([alone(8, 1 << 18), alone(64, (1 << 18) + 1)].iter().all(|found| matches!(found, Division::Pieces(_))));
         assert_eq!(alone(8, 1 << 17), of(1 << 17, DType::BF16, Arch::Sm90a));
