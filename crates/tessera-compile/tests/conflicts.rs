@@ -80,7 +80,7 @@ const BOTH: &[Arch] = &ARCHS;
 /// warps, and places that the data says (`scan.py`, `sort.py`); neighbours that change places (`interleaved`); products of bytes,
 /// most of them in batches, and bytes whose three axes are turned; sums of channels of 196 places, which lie across threads; results of 2:4 products, of which a
 /// fragment's rows meet two by two where they are stored word by word, in a loop over strips.
-const OPEN: [Open; 38] = [
+const OPEN: [Open; 37] = [
     (&[Arch::Sm80], ["attention", "attention", ""], &[("fp64", 256)]),
     (&[Arch::Sm90a], ["attention", "attention", ""], &[("fp64", 512)]),
     (&[Arch::Sm80], ["attention", "attention", "causal"], &[("fp64", 256)]),
