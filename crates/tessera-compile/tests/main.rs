@@ -30,6 +30,7 @@ mod lines;
 mod lockstep;
 mod loops;
 mod memory_order;
+mod odd_lines;
 mod parts;
 mod persistent;
 mod plans;

@@ -1,0 +1,124 @@
+//! Arrays that end, and rows that begin, anywhere among the vectors that they are moved in: lock-step and the emulator have what the CPU executor has,
+//! and nothing beside an array is touched.
+
+use tessera_compile::{CompileOptions, OptLevel, compile, compile_for};
+use tessera_emu::Schedule;
+use tessera_ir::Extent;
+use tessera_lang::{ArgType, ConstValue, parse_file, state_odd_lines};
+use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
+
+use crate::devices::{Data, Launch, lockstep_of, on_cpu, run_under, same};
+
+const HEAD: &str = "import cuda.tile as ct
+import tessera
+
+@tessera.kernel
+def kernel(x, w, y, ACC: ct.Constant, N: ct.Constant[int]):
+    i = ct.bid(0)
+";
+
+/// Two reductions of which one needs the other; one that zeros beside the row would decide.
+const CENTRED: &str = "    v = ct.load(x, (i, 0), (1, N)).astype(ACC)
+    top = ct.max(v, axis=1, keepdims=True)
+    total = ct.sum(v - top, axis=1, keepdims=True) + ct.min(v * v, axis=1, keepdims=True)
+    ct.store(y, (i, 0), ((v - top) * 0.5 + total).astype(y.dtype))
+";
+
+/// A weight, which begins elsewhere than the rows.
+const WEIGHTED: &str = "    v = ct.load(x, (i, 0), (1, N)).astype(ACC)
+    b = ct.load(w, (0,), (N,)).astype(ACC)
+    ct.store(y, (i, 0), (v * ct.max(v, axis=1, keepdims=True) + b).astype(y.dtype))
+";
+
+/// Numbers of columns.
+const COUNTED: &str = "    v = ct.load(x, (i, 0), (1, N)).astype(ACC)
+    seen = ct.where(ct.arange(N, dtype=ct.int32)[None, :] <= i * 7, v, 0.0)
+    ct.store(y, (i, 0), (seen + ct.sum(seen, axis=1, keepdims=True)).astype(y.dtype))
+";
+
+/// An array that is written where it is read, of which nothing may be read beside a row.
+const IN_PLACE: &str = "    v = ct.load(y, (i, 0), (1, N)).astype(ACC)
+    ct.store(y, (i, 0), (v + ct.max(v, axis=1, keepdims=True)).astype(y.dtype))
+";
+
+/// Tiles of several rows and of none, which the array ends in.
+const TILES: &str = "    ct.store(y, (i, 0), ct.load(x, (i, 0), (4, 64), padding_mode=ct.PaddingMode.ZERO))
+    ct.store(y, (i, 1), ct.load(x, (i, 1), (4, 64)))
+";
+
+fn array(storage: DType, sizes: &[i64]) -> ArgType {
+    let mut array = ArgType::array(storage, sizes.len());
+    if let (ArgType::Array { lines, .. }, Some(last)) = (&mut array, sizes.last()) {
+        let bytes = 1 << (last * storage.unpacked_bytes() as i64).trailing_zeros().min(4);
+        *lines = bytes;
+    }
+    array
+}
+
+/// Quarters from 1/4 to 9/4, so that sums are exact in any order.
+fn numbers(storage: DType, sizes: &[i64], seed: usize) -> Data {
+    let format = FloatFormat::of(storage).expect("a float");
+    let number = move |i: usize| ((i * 7 + i / 13 + seed) % 9 + 1) as f64 / 4.0;
+    Data::codes(storage, sizes, |i| format.encode(number(i), Rounding::NearestEven, Overflow::Saturate))
+}
+
+/// Runs a kernel over rows everywhere; whether it takes them from whole vectors on.
+fn agree(work: &str, storage: DType, [rows, columns]: [i64; 2], grid: u32, arch: Arch) -> bool {
+    let file = parse_file("odd.py", &format!("{HEAD}{work}"));
+    let acc = if storage == DType::F64 { DType::F64 } else { DType::F32 };
+    let sizes = [vec![rows, columns], vec![columns], vec![rows, columns]];
+    let mut args: Vec<(String, ArgType)> =
+        ["x", "w", "y"].iter().zip(&sizes).map(|(name, sizes)| (name.to_string(), array(storage, sizes))).collect();
+    args.push(("ACC".to_string(), ArgType::Const(ConstValue::DType(acc))));
+    args.push(("N".to_string(), ArgType::Const(ConstValue::Int(columns))));
+    state_odd_lines(&mut args, |place| {
+        let sizes = sizes.get(place)?;
+        Some([sizes.clone(), if sizes.len() == 2 { vec![columns, 1] } else { vec![1] }])
+    });
+    let stated = args.iter().any(|(_, ty)| matches!(ty, ArgType::Array { shape, .. } if shape.contains(&Extent::Static(columns))));
+    let compiled = compile(&file, "kernel", &args, &CompileOptions::default()).expect("the kernel compiles");
+    let device = compile_for(&compiled, arch, OptLevel::O3)
+        .unwrap_or_else(|found| panic!("{}", found[0].render(&compiled.module.sources, false)));
+    let data: Vec<Data> = sizes.iter().enumerate().map(|(at, sizes)| numbers(storage, sizes, at)).collect();
+    let grid = [grid, 1, 1];
+    let mut wanted = data.clone();
+    on_cpu(&Launch { compiled: &compiled, grid }, &mut wanted).expect("it runs");
+    let told = |how: &str, why: String| panic!("{storage}, {rows} x {columns} on {arch}, {how}: {why}\n{work}");
+    let mut stepped = data.clone();
+    lockstep_of(&device.tile, grid, &mut stepped).unwrap_or_else(|error| told("in lock-step", error));
+    same(&wanted[2], &stepped[2], 0.0).unwrap_or_else(|error| told("in lock-step", error));
+    for schedule in [Schedule::Eager, Schedule::Random] {
+        let mut emulated = data.clone();
+        run_under(schedule, &device.kernel, grid, &mut emulated).unwrap_or_else(|error| told(&format!("{schedule:?}"), error));
+        same(&wanted[2], &emulated[2], 0.0).unwrap_or_else(|error| told(&format!("{schedule:?}"), error));
+    }
+    let aligned = tessera_ir::text::print_module(&device.tile).contains("steps=[1,1]");
+    assert!(stated || !aligned, "lines of {columns} are whole vectors");
+    aligned
+}
+
+#[test]
+fn rows_of_any_length() {
+    for storage in [DType::F32, DType::BF16, DType::F16, DType::F8E4M3, DType::F64] {
+        for (rows, columns) in [(3, 1001), (20, 257), (5, 1023), (2, 4099), (3, 2050), (1, 333), (7, 17)] {
+            let odd = columns * storage.bits() as i64 % 128 != 0;
+            for work in [CENTRED, COUNTED, IN_PLACE] {
+                let aligned = agree(work, storage, [rows, columns], rows as u32, Arch::Sm90a);
+                assert_eq!(aligned, odd, "{storage}, {columns}: {work}");
+            }
+            agree(WEIGHTED, storage, [rows, columns], rows as u32, Arch::Sm90a);
+        }
+    }
+    for work in [CENTRED, WEIGHTED, COUNTED] {
+        agree(work, DType::BF16, [3, 1001], 3, Arch::Sm80);
+    }
+}
+
+#[test]
+fn arrays_that_end_in_a_vector() {
+    for storage in [DType::F32, DType::BF16, DType::F8E4M3, DType::F64] {
+        for columns in [1, 2, 63, 64, 65, 97, 121, 127] {
+            agree(TILES, storage, [9, columns], 3, Arch::Sm90a);
+        }
+    }
+}
