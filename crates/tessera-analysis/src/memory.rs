@@ -4,6 +4,7 @@
 
 use smallvec::SmallVec;
 use tessera_ir::attrs::MemoryOrder;
+use tessera_ir::effect::{Space, Touch};
 use tessera_ir::{Def, Func, Op, OpKind, ParamKind, ScheduleOp, TileOp, Value};
 
 /// Where a pointer or view comes from.
@@ -58,6 +59,22 @@ pub fn access(func: &Func, op: Op) -> Option<Access> {
     }
     let writes = touch.effect.writes() || order == MemoryOrder::Relaxed;
     Some(Access { root: root(func, touch.value), writes })
+}
+
+/// Whether the function writes what an operation reads; true where that is not known. Elsewhere more may be read than is asked for: nobody writes it
+/// meanwhile.
+pub fn is_written(func: &Func, read: Op) -> bool {
+    let Some(own) = access(func, read) else { return true };
+    let writes = |op: Op| match &func.ops[op].kind {
+        // Copies and vectors of threads.
+        OpKind::Tile(_) => {
+            let touches = func.touches(&func.ops[op]);
+            let stored = |touch: &Touch| touch.effect.writes() && touch.space == Space::Global;
+            touches.iter().filter(|touch| stored(touch)).any(|touch| root(func, touch.value).meets(own.root))
+        }
+        _ => access(func, op).is_some_and(|access| access.writes && access.root.meets(own.root)),
+    };
+    func.linked_ops().into_iter().any(writes)
 }
 
 /// Every access of an operation and of what its regions hold, without duplicates.

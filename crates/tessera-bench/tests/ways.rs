@@ -154,8 +154,8 @@ fn rows_that_the_library_shares_are_shared() {
     let machine = Machine::Gpu(Arch::Sm90a);
     for (operator, precision, rows, columns, blocks) in [
         ("softmax", "bf16", 3, 32768, 4),
-        ("softmax", "fp32", 3, 33001, 4),
-        ("softmax", "bf16", 3, 33001, 8),
+        ("softmax", "fp32", 3, 33001, 8),
+        ("softmax", "bf16", 3, 60001, 8),
         ("softmax", "fp64", 3, 20000, 8),
         ("softmax", "fp16", 32, 140_000, 16),
         ("layer_norm", "fp32", 3, 33000, 4),

@@ -41,6 +41,10 @@ const IN_PLACE: &str = "    v = ct.load(y, (i, 0), (1, N)).astype(ACC)
     ct.store(y, (i, 0), (v + ct.max(v, axis=1, keepdims=True)).astype(y.dtype))
 ";
 
+/// The same without a reduction: rows that begin between two vectors, of which other blocks write parts meanwhile.
+const DOUBLED: &str = "    ct.store(y, (i, 0), (ct.load(y, (i, 0), (1, N)).astype(ACC) * 2.0).astype(y.dtype))
+";
+
 /// Tiles of several rows and of none, which the array ends in.
 const TILES: &str = "    ct.store(y, (i, 0), ct.load(x, (i, 0), (4, 64), padding_mode=ct.PaddingMode.ZERO))
     ct.store(y, (i, 1), ct.load(x, (i, 1), (4, 64)))
@@ -75,7 +79,8 @@ fn agree(work: &str, storage: DType, [rows, columns]: [i64; 2], grid: u32, arch:
         let sizes = sizes.get(place)?;
         Some([sizes.clone(), if sizes.len() == 2 { vec![columns, 1] } else { vec![1] }])
     });
-    let stated = args.iter().any(|(_, ty)| matches!(ty, ArgType::Array { shape, .. } if shape.contains(&Extent::Static(columns))));
+    let stated =
+        args.iter().any(|(_, ty)| matches!(ty, ArgType::Array { shape, .. } if shape.contains(&Extent::Static(columns))));
     let compiled = compile(&file, "kernel", &args, &CompileOptions::default()).expect("the kernel compiles");
     let device = compile_for(&compiled, arch, OptLevel::O3)
         .unwrap_or_else(|found| panic!("{}", found[0].render(&compiled.module.sources, false)));
@@ -106,7 +111,9 @@ fn rows_of_any_length() {
                 let aligned = agree(work, storage, [rows, columns], rows as u32, Arch::Sm90a);
                 assert_eq!(aligned, odd, "{storage}, {columns}: {work}");
             }
-            agree(WEIGHTED, storage, [rows, columns], rows as u32, Arch::Sm90a);
+            for work in [WEIGHTED, DOUBLED] {
+                agree(work, storage, [rows, columns], rows as u32, Arch::Sm90a);
+            }
         }
     }
     for work in [CENTRED, WEIGHTED, COUNTED] {

@@ -17,7 +17,7 @@ use super::operation::astray;
 use super::place::Place;
 use super::remap::Remap;
 use super::view::{Ends, Run, Window};
-use tessera_analysis::memory::{Root, root};
+use tessera_analysis::memory::{Root, is_written, root};
 use tessera_analysis::neighbours::Vector;
 
 /// PTX's word for a scope.
@@ -143,7 +143,9 @@ impl Lowering<'_> {
         let needed = self.needed(op)?;
         let (handed, mine) = self.handed(order, &layout);
         let single = order != MemoryOrder::Weak;
-        let astray = if single { None } else { self.astray_runs(&mut window) };
+        // Both vectors have elements that the tile has not: nobody may write them meanwhile.
+        let alone = single || is_written(self.func, op);
+        let astray = if alone { None } else { self.astray_runs(&mut window) };
         let (mut runs, mut astray) = match astray {
             Some((runs, astray)) => (runs, Some(astray)),
             None => (self.runs(&mut window, if single { Ends::Apart } else { Ends::Among }), None),

@@ -23,7 +23,7 @@ use super::numbers::{Numbers, apart};
 use super::strips;
 use crate::facts::Facts;
 use crate::rewrite::drop_dead;
-use tessera_analysis::memory::access;
+use tessera_analysis::memory::is_written;
 use tessera_analysis::modulo::{MODULUS, Residue};
 use tessera_analysis::views::ViewFacts;
 
@@ -108,9 +108,7 @@ fn read_beside(func: &mut Func, op: Op, axis: usize, columns: i64) {
         _ => return,
     };
     let contiguous = ty.tensor.strides[row] == Extent::Static(columns) && ty.tensor.shape[column] == Extent::Static(columns);
-    let Some(own) = access(func, op).map(|access| access.root) else { return };
-    let mut all = func.linked_ops().into_iter().filter_map(|op| access(func, op));
-    if !contiguous || all.any(|access| access.writes && access.root.meets(own)) {
+    if !contiguous || is_written(func, op) {
         return;
     }
     let mut flat = (*ty).clone();

@@ -13,6 +13,7 @@ use tessera_types::Arch;
 use super::anchors::{Units, fastest, widest};
 use super::threads;
 use crate::facts::Facts;
+use tessera_analysis::memory::is_written;
 use tessera_analysis::views::ViewFacts;
 
 /// Threads of a multiprocessor that have enough in flight.
@@ -153,7 +154,7 @@ fn access(func: &Func, facts: &Facts, op: Op) -> Accesses {
             core.bits(Axis::Register) > 0 && core.basis(Axis::Register, 0)[axis] == 1
         })
     };
-    match (aligned, one_line && !stores && known.align >= 16 && several(data.results[0])) {
+    match (aligned, one_line && !stores && known.align >= 16 && several(data.results[0]) && !is_written(func, op)) {
         (true, _) => Accesses::Cut,
         (false, true) => Accesses::Astray,
         (false, false) => Accesses::Single,
