@@ -478,6 +478,32 @@ fn loops_without_registers_keep_what_few_rounds_need() {
     assert!(!stands_before_the_loop(160));
 }
 
+/// A load that no thread does, and what becomes of the constant that stands for it: ptxas converts the high half of one wrongly.
+#[test]
+fn no_part_of_a_constant_is_left_to_the_assembler() {
+    for (word, halves) in [(0u32, [0, 0]), (0x3840_4438, [0x4200_3c00, 0x3c00_4000])] {
+        let mut b = Builder::new("parts");
+        let base = b.pointer_param("x", 16);
+        let thread = b.special(Special::TidX);
+        let (mask, limit, word) = (b.u32(31), b.u32(64), b.u32(word));
+        let lane = b.and(thread, mask);
+        let never = b.setp(Word::Ge, Type::U32, lane, limit);
+        let loaded = b.ld_vector_if(never, "global", Type::B32, (base, 64), &[word]);
+        let parts = b.unpack(loaded[0], Class::B16);
+        for (at, part) in (0..).zip(parts) {
+            let pair = b.cvt_with("rn", Type::F16x2, Type::E4m3x2, part);
+            b.st("global", Type::B32, (base, 4 * at), pair);
+        }
+        b.ret();
+        let mut kernel = b.finish().unwrap();
+        optimize(&mut kernel, Level::O2);
+        let (module, _) = module(std::slice::from_ref(&kernel), Target::SM_90A, &[]);
+        let text = print(&module);
+        assert!(!text.contains("cvt") && !text.contains("ld.global") && !text.contains("{%"), "{text}");
+        halves.iter().for_each(|half: &u32| assert!(text.contains(&half.to_string()), "{half}: {text}"));
+    }
+}
+
 /// Divisors and dividends around every edge of the multipliers.
 #[test]
 fn division_by_constants_is_division() {

@@ -155,7 +155,7 @@ static LOG_SUM: Rowwise = Rowwise {
         rowwise::reduction(
             case,
             tensors,
-            Kernels { whole: "log_sum_exp", in_parts: "log_sum_exp_parts", piece: PIECE, numbers: 1 },
+            Kernels { whole: "log_sum_exp", in_parts: "log_sum_exp_parts", piece: PIECE, odd: Some(136) },
             &[],
             BETWEEN,
         )
@@ -177,7 +177,7 @@ static ENTROPY: Rowwise = Rowwise {
         rowwise::reduction(
             case,
             tensors,
-            Kernels { whole: "cross_entropy", in_parts: "cross_entropy_parts", piece: PIECE, numbers: 1 },
+            Kernels { whole: "cross_entropy", in_parts: "cross_entropy_parts", piece: PIECE, odd: Some(136) },
             &[ignored_argument(case)?],
             BETWEEN,
         )

@@ -169,7 +169,7 @@ static ROWS: Rowwise = Rowwise {
         rowwise::reduction(
             case,
             tensors,
-            Kernels { whole: "reduce_rows", in_parts: "reduce_rows_parts", piece: rowwise::PIECE, numbers: 1 },
+            Kernels { whole: "reduce_rows", in_parts: "reduce_rows_parts", piece: rowwise::PIECE, odd: Some(72) },
             &[word(case)],
             &[("partials", Of::Sums)],
         )
@@ -189,7 +189,7 @@ static PLACES: Rowwise = Rowwise {
         rowwise::reduction(
             case,
             tensors,
-            Kernels { whole: "arg_rows", in_parts: "arg_rows_parts", piece: rowwise::PIECE, numbers: 2 },
+            Kernels { whole: "arg_rows", in_parts: "arg_rows_parts", piece: rowwise::PIECE, odd: None },
             &[word(case)],
             &between,
         )

@@ -199,12 +199,11 @@ impl Division {
         })
     }
 
-    /// The division of rows, of which a block's registers hold one, where nothing but a number an element is reduced, and left of them.
-    pub(crate) fn reduced(n: usize, storage: DType, machine: Machine) -> Division {
+    /// The division of rows, of which a block's registers hold one, where nothing but numbers is left of them; of no whole vectors, threads take so many
+    /// elements.
+    pub(crate) fn reduced(elements: usize, n: usize, storage: DType, machine: Machine) -> Division {
         match machine {
-            Machine::Gpu(_) if Lines::of(n, storage) == Lines::Odd && storage.bits() < 32 && n > 2048 => {
-                line(READ_ELEMENTS, n, 1)
-            }
+            Machine::Gpu(_) if Lines::of(n, storage) == Lines::Odd && storage.bits() < 32 && n > 2048 => line(elements, n, 1),
             Machine::Gpu(_) | Machine::Cpu => Division::whole(n, storage, machine),
         }
     }

@@ -182,8 +182,8 @@ pub(crate) struct Kernels {
     pub(crate) in_parts: &'static str,
     /// Elements of those that it reads at once.
     pub(crate) piece: usize,
-    /// Numbers that are reduced of each element.
-    pub(crate) numbers: usize,
+    /// Elements of a row of no whole vectors that a thread takes, where it takes them in vectors.
+    pub(crate) odd: Option<usize>,
 }
 
 /// The launch of a kernel that reduces whole rows, or of the one for parts of rows, some elements of which it reads at once: as many as there are blocks for all multiprocessors, each of
@@ -207,9 +207,9 @@ pub(crate) fn reduction(
     };
     // A tile of no elements is no tile, and a row of none has a result.
     if case.n > 0 && (multiprocessors == 0 || case.n <= of_bits(WHOLE)) {
-        let division = match kernels.numbers {
-            1 => Division::reduced(case.n, case.storage, case.machine),
-            _ => Division::whole(case.n, case.storage, case.machine),
+        let division = match kernels.odd {
+            Some(elements) => Division::reduced(elements, case.n, case.storage, case.machine),
+            None => Division::whole(case.n, case.storage, case.machine),
         };
         arguments.extend(division.rows().map(|rows| int("ROWS", rows)));
         return Ok(vec![division.launch(kernels.whole, arguments, division.grid(case.rows)?)]);

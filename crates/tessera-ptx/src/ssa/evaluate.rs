@@ -3,6 +3,8 @@
 //! Only results that every device gives bit for bit are computed: integers, and IEEE operations rounded to nearest whose
 //! result is a number (devices choose their own NaN). Everything else stays an instruction.
 
+use tessera_types::{DType, FloatFormat, Overflow, Rounding};
+
 use crate::form::types_of;
 use crate::mnemonic::Mnemonic;
 use crate::types::{Kind, Type};
@@ -191,6 +193,9 @@ fn convert(modifiers: &[Modifier], value: u64) -> Option<u64> {
     if modified {
         return None;
     }
+    if let (Type::F16x2, Type::E4m3x2 | Type::E5m2x2) = (to, from) {
+        return pair_of_halves(from, value);
+    }
     let register = super::kernel::Class::of(to).mask();
     let float = match from {
         Type::F32 => Some(f64::from(f32::from_bits(value as u32))),
@@ -209,6 +214,17 @@ fn convert(modifiers: &[Modifier], value: u64) -> Option<u64> {
         (Some(float), Type::U32) if modifiers.contains(&Modifier::Word(Word::Rzi)) => Some(u64::from(float as u32)),
         _ => None,
     }
+}
+
+/// Two numbers of 8 bits as halves, which have them exactly. An assembler makes other numbers of some constants (`number`).
+fn pair_of_halves(from: Type, value: u64) -> Option<u64> {
+    let own = FloatFormat::of(if from == Type::E4m3x2 { DType::F8E4M3 } else { DType::F8E5M2 })?;
+    let half = FloatFormat::of(DType::F16)?;
+    let part = |code: u64| {
+        let number = own.decode(code & 0xff);
+        (!number.is_nan()).then(|| half.encode(number, Rounding::NearestEven, Overflow::Ieee))
+    };
+    Some(part(value)? | part(value >> 8)? << 16)
 }
 
 fn permute(a: u64, b: u64, selector: u64) -> u64 {

@@ -11,7 +11,7 @@ use super::super::code::{Code, Half};
 use super::super::effects::Effects;
 use super::super::fold::{Folded, fold};
 use super::super::inst::Arg;
-use super::super::kernel::{Block, Inst, Kernel, Value};
+use super::super::kernel::{Block, Class, Inst, Kernel, Value};
 use super::super::op::Op;
 use super::Replacements;
 use crate::mnemonic::Mnemonic;
@@ -39,6 +39,24 @@ pub(super) fn run(kernel: &mut Kernel) -> usize {
         let mut kept = Vec::new();
         for inst in kernel.block(block).insts.clone() {
             kernel.inst_mut(inst).each_use_mut(|value| *value = replacements.find(*value));
+            if never(kernel, inst) {
+                let mut tied = Vec::new();
+                kernel.inst(inst).each_tied(|input, output| tied.push((input, output)));
+                for (input, output) in tied {
+                    let input = replacements.find(input);
+                    replacements.replace(output, input);
+                }
+                changes += 1;
+                continue;
+            }
+            if let Some(parts) = parts_of_constant(kernel, inst) {
+                for (part, class, bits) in parts {
+                    let bits = kernel.const_bits(class, bits);
+                    replacements.replace(part, bits);
+                }
+                changes += 1;
+                continue;
+            }
             let effects = kernel.effects(inst);
             if effects == Effects::Effect {
                 stretch += 1;
@@ -96,6 +114,33 @@ fn steps(kernel: &Kernel, cfg: &Cfg) -> FxHashSet<Inst> {
         }
     }
     found
+}
+
+/// What a constant is taken apart into. No assembler shall see it: ptxas 13.0 and 13.5 convert a pair of 8-bit floats that is the high half of a
+/// constant as if that were 8.
+fn parts_of_constant(kernel: &Kernel, inst: Inst) -> Option<Vec<(Value, Class, u64)>> {
+    if kernel.op(inst).mnemonic() != Mnemonic::Mov || kernel.inst(inst).guard.is_some() {
+        return None;
+    }
+    let mut parts = Vec::new();
+    kernel.inst(inst).each_def(|part| parts.push(part));
+    let mut sources = Vec::new();
+    kernel.inst(inst).each_use(|value| sources.push(value));
+    let [whole] = sources[..] else { return None };
+    let bits = kernel.constant(whole).filter(|_| parts.len() > 1)?;
+    let mut shift = 0;
+    let part = |part: Value| {
+        let (class, from) = (kernel.class(part), shift);
+        shift += class.mask().count_ones();
+        (part, class, bits >> from & class.mask())
+    };
+    Some(parts.into_iter().map(part).collect())
+}
+
+/// Whether the instruction's guard is known to keep it from running: its results are what they are tied to.
+fn never(kernel: &Kernel, inst: Inst) -> bool {
+    let guard = kernel.inst(inst).guard;
+    guard.is_some_and(|guard| kernel.constant(guard.value).is_some_and(|bits| (bits & 1 == 1) == guard.negated))
 }
 
 /// Whether the instruction only defines new values: no guard, nothing tied.
