@@ -81,10 +81,14 @@ impl Residue {
 }
 
 fn followed(func: &Func, value: Value, depth: u32) -> Residue {
+    let itself = || Residue { terms: BTreeMap::from([(SmallVec::from_slice(&[value]), 1)]) };
+    // Of narrower integers, as truth values, wrapping and signs count.
+    if func.ty(value).num().is_none_or(|dtype| dtype.bits() < 8) {
+        return itself();
+    }
     if let Some(number) = func.constant(value).and_then(Const::as_int) {
         return Residue::number(number);
     }
-    let itself = || Residue { terms: BTreeMap::from([(SmallVec::from_slice(&[value]), 1)]) };
     let Some(data) = func.defining_op(value).filter(|_| depth < DEEPEST).map(|op| &func.ops[op]) else { return itself() };
     let OpKind::Schedule(kind) = &data.kind else { return itself() };
     let of = |at: usize| followed(func, data.operands[at], depth + 1);

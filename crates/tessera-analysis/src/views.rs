@@ -73,11 +73,7 @@ impl ViewFacts {
     pub fn corner(&self, func: &Func, ty: &TileViewType, index: &[Value]) -> Option<Residue> {
         let mut corner = Residue::default();
         for (position, &value) in index.iter().enumerate() {
-            let step = match &ty.kind {
-                ViewKind::Partition => u64::from(ty.tile[position]),
-                ViewKind::Strided(steps) => u64::from(steps[position]),
-                ViewKind::GatherScatter { .. } => 1,
-            };
+            let step = step_of(ty, position);
             let stride = self.steps[ty.dim_map[position] as usize].as_ref()?;
             corner = corner.plus(&Residue::of(func, value).times(&Residue::number(step as i64)).times(stride));
         }
@@ -101,5 +97,14 @@ impl ViewFacts {
     pub fn aligned(&self, dim: usize, bytes: u64) -> u64 {
         let strides = (0..self.strides.len()).filter(|&other| other != dim).map(|other| self.strides[other]);
         strides.chain([self.align.div_ceil(bytes)]).fold(16 / bytes, gcd)
+    }
+}
+
+/// How far one step of a view's index moves, in elements.
+pub fn step_of(view: &TileViewType, position: usize) -> u64 {
+    match &view.kind {
+        ViewKind::Partition => u64::from(view.tile[position]),
+        ViewKind::Strided(steps) => u64::from(steps[position]),
+        ViewKind::GatherScatter { .. } => 1,
     }
 }

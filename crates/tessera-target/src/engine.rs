@@ -10,9 +10,9 @@ use tessera_types::{AsyncCopy, L2Promotion, OutOfBounds};
 use super::bound::Buffer;
 use super::lowering::{Lowered, Lowering};
 use super::operation::astray;
-use super::view::step_of;
 use tessera_analysis::arrangement::engine_span;
 use tessera_analysis::arrays::own_array;
+use tessera_analysis::views::step_of;
 
 /// Elements of a box along one dimension.
 const MOST: u32 = AsyncCopy::TENSOR.extent;

@@ -11,7 +11,7 @@
 //! sums lie in its warps by rows. Where lanes store, those of an instruction write neighbours: of lines that begin anywhere, each sector of memory
 //! is written by one or two instructions, where fragments take eight.
 
-use tessera_analysis::views::ViewFacts;
+use tessera_analysis::views::{ViewFacts, step_of};
 use tessera_ir::attrs::{CacheHint, MemoryOrder};
 use tessera_ir::{Elem, Func, Op, OpData, OpKind, SharedType, Swizzle, TensorMapPlan, TileOp, bug};
 use tessera_ptx::ssa::Value as Reg;
@@ -22,7 +22,7 @@ use super::bound::{Buffer, Regs};
 use super::engine::swizzle_mode;
 use super::lowering::{Lowered, Lowering};
 use super::memory::access_words;
-use super::view::{Ends, step_of};
+use super::view::Ends;
 use tessera_analysis::arrangement::engine_swizzle;
 use tessera_analysis::arrays::own_array;
 use tessera_analysis::sent::{HALF_BYTES, HALVES, Part, ROWS, WARP_ROWS, box_of_rows, lines, parts};

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
-use tessera_ir::{Extent, OpData, Padding, ScheduleOp, TileViewType, Type, Value, ViewKind};
+use tessera_ir::{Extent, OpData, Padding, ScheduleOp, Type, Value};
 use tessera_layout::{Axis, Distribution};
 use tessera_ptx::ssa::{Address, Class, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
@@ -19,7 +19,7 @@ use super::operation::astray;
 use super::packed::fills_words;
 use super::place::{Inside, Place};
 use tessera_analysis::facts::{gcd, power};
-use tessera_analysis::views::ViewFacts;
+use tessera_analysis::views::{ViewFacts, step_of};
 
 /// Everything about one tile of a view.
 #[derive(Clone)]
@@ -639,13 +639,4 @@ impl Lowering<'_> {
 /// The axis along which neighbours are neighbours in memory.
 fn contiguous(window: &Window) -> Option<usize> {
     window.axes.iter().position(|side| side.known == Some(1) && side.gathered.is_none())
-}
-
-/// How far one step of a view's index moves, in elements.
-pub(super) fn step_of(view: &TileViewType, position: usize) -> u64 {
-    match &view.kind {
-        ViewKind::Partition => u64::from(view.tile[position]),
-        ViewKind::Strided(steps) => u64::from(steps[position]),
-        ViewKind::GatherScatter { .. } => 1,
-    }
 }

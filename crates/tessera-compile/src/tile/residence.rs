@@ -58,8 +58,8 @@ pub(super) fn choose(func: &mut Func, units: &Units) -> Changed {
 pub(super) fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
     let mut ways = Vec::new();
     let converts = widest(func) == 8 && !units.arch.has_fp8_cvt();
-    let accesses = Accesses::of(func);
-    if !straight(func, func.body, &mut ways) || converts || accesses.contains(&Accesses::Single) {
+    let accesses = accesses(func);
+    if !straight(func, func.body, &mut ways) || converts || accesses.contains(&Access::Single) {
         return None;
     }
     let combines = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. }));
@@ -70,8 +70,8 @@ pub(super) fn blocks(func: &Func, units: &Units, warps: u32) -> Option<u32> {
     let masked = ways.iter().flat_map(|&way| &func.blocks[way].ops).any(|op| combines(op) && has_holes(func, *op));
     let gathers = |op: &Op| matches!(func.ops[*op].kind, OpKind::Tile(TileOp::ClusterGather {}));
     let gathers = ways.iter().any(|&way| reads_behind(func, &func.blocks[way].ops, gathers) > 0);
-    let astray = accesses.iter().filter(|access| **access == Accesses::Astray).count() as u64;
-    let cut = u64::from(accesses.iter().any(|access| *access != Accesses::Whole)) * CUT + astray * ASTRAY;
+    let astray = accesses.iter().filter(|access| **access == Access::Astray).count() as u64;
+    let cut = u64::from(accesses.iter().any(|access| *access != Access::Whole)) * CUT + astray * ASTRAY;
     let beside = u64::from(masked) * MASKS + u64::from(gathers) * GATHERS + cut;
     let body = &func.blocks[func.body].ops;
     let narrow = body.iter().any(|&op| matches!(func.ops[op].kind, OpKind::Tile(TileOp::Renew { .. })));
@@ -104,45 +104,43 @@ fn straight(func: &Func, block: Block, ways: &mut Vec<Block>) -> bool {
     })
 }
 
-/// How a function's accesses by views go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Accesses {
-    /// All are of whole vectors.
+/// How an access by a view goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// By whole vectors; or there is none.
     Whole,
-    /// An array may end among the elements of some.
+    /// By vectors among whose elements the array may end.
     Cut,
-    /// Some begin between two vectors.
+    /// By two vectors for each, between which it begins.
     Astray,
-    /// Some elements are moved one by one.
+    /// Element by element.
     Single,
 }
 
-impl Accesses {
-    /// Of each operation.
-    fn of(func: &Func) -> Vec<Accesses> {
-        let facts = Facts::of(func);
-        func.linked_ops().into_iter().map(|op| access(func, &facts, op)).collect()
-    }
+/// Of each operation.
+fn accesses(func: &Func) -> Vec<Access> {
+    let facts = Facts::of(func);
+    func.linked_ops().into_iter().map(|op| access(func, &facts, op)).collect()
 }
 
-fn access(func: &Func, facts: &Facts, op: Op) -> Accesses {
+fn access(func: &Func, facts: &Facts, op: Op) -> Access {
     let (data, stores) = (&func.ops[op], matches!(func.ops[op].kind.schedule(), Some(ScheduleOp::StoreViewTko { .. })));
     let (view, index) = match data.kind.schedule() {
         Some(ScheduleOp::LoadViewTko { .. }) => (data.one(0), data.group(1)),
         Some(ScheduleOp::StoreViewTko { .. }) => (data.one(1), data.group(2)),
-        _ => return Accesses::Whole,
+        _ => return Access::Whole,
     };
     let Type::TileView(ty) = func.ty(view) else { bug!("tiles of what is no view") };
     if ty.tile.iter().all(|&extent| extent == 1) {
-        return Accesses::Whole;
+        return Access::Whole;
     }
     let (known, bits) = (ViewFacts::of(func, facts, view, ty), u64::from(ty.tensor.elem.bits()));
     let axis = fastest(ty);
-    let Some(&dim) = ty.dim_map.get(axis) else { return Accesses::Whole };
+    let Some(&dim) = ty.dim_map.get(axis) else { return Access::Whole };
     let whole = |elements: u64| (elements * bits).is_multiple_of(128);
     let bytes = (bits / 8).max(1);
     if whole(known.neighbours(dim as usize, bytes)) {
-        return Accesses::Whole;
+        return Access::Whole;
     }
     let one_line = (0..ty.tile.len()).all(|other| other == axis || ty.tile[other] == 1);
     let aligned =
@@ -155,9 +153,9 @@ fn access(func: &Func, facts: &Facts, op: Op) -> Accesses {
         })
     };
     match (aligned, one_line && !stores && known.align >= 16 && several(data.results[0]) && !is_written(func, op)) {
-        (true, _) => Accesses::Cut,
-        (false, true) => Accesses::Astray,
-        (false, false) => Accesses::Single,
+        (true, _) => Access::Cut,
+        (false, true) => Access::Astray,
+        (false, false) => Access::Single,
     }
 }
 

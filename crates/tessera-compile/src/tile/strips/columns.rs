@@ -241,6 +241,9 @@ impl Columns {
         count: u64,
         shift: Option<Value>,
     ) -> Result<Vec<Op>, Reason> {
+        if matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::AtomicRedViewTko { .. })) {
+            return Err(Reason::at("columns that do not divide are combined with memory", func.ops[op].span));
+        }
         let Type::TileView(ty) = func.ty(view).clone() else { bug!("tiles of what is no view") };
         let first = if matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::StoreViewTko { .. })) { 2 } else { 1 };
         let index = func.ops[op].group(first)[axis];
