@@ -237,6 +237,16 @@ fn races_in_global_memory() {
     assert_eq!(kinds(2, 32, wrong), [FindingKind::Race]);
 }
 
+/// A word of a table has a reader in each warp of a grid; a write is compared with all of them, and they with one another never, which would
+/// take minutes here.
+#[test]
+fn a_word_that_a_whole_grid_reads() {
+    let read = "ld.global.b32 %x, [%g];";
+    assert_eq!(kinds(8192, 256, read), []);
+    let last = format!("{read} setp.eq.u32 %p, %b, 8191; setp.eq.and.u32 %q, %t, 255, %p; @%q st.global.b32 [%g], %x;");
+    assert_eq!(kinds(8192, 256, &format!("{last} mov.u32 %x, 2; @%q st.global.b32 [%g], %x;")), [FindingKind::Race]);
+}
+
 #[test]
 fn barriers() {
     check(

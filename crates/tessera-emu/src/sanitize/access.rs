@@ -1,7 +1,8 @@
 //! Accesses: what one must come after, and what is reported where it does not.
 
+use super::cell::{Cell, ENGINE, Record, SEVERAL, Strong};
 use super::clock::Clock;
-use super::shadow::{Cell, ENGINE, Origin, Record, Runs, SEVERAL, Strong};
+use super::shadow::{Origin, Runs};
 use super::{Access, Sanitizer, Ticket, later};
 use crate::exec::{Cluster, Target};
 use crate::finding::{Class, Finding, FindingKind};
@@ -197,8 +198,8 @@ impl Sanitizer {
     /// the word as it was, nobody can tell who came first.
     fn conflict(&self, cell: &Cell, new: &mut Record, runs: Option<&Runs>) -> Option<Conflict> {
         let mut found: Option<Conflict> = None;
-        for old in &cell.records {
-            if old.bytes & new.bytes == 0 || !(old.write || new.write) {
+        for old in cell.before(new) {
+            if old.bytes & new.bytes == 0 {
                 continue;
             }
             let strength = strength(old, new, runs);

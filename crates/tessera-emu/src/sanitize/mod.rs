@@ -29,12 +29,15 @@
 //! after those that had ended when it began.
 
 mod access;
+mod cell;
 mod clock;
 mod footprint;
 mod operations;
 mod shadow;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
 
 use crate::exec::{Cluster, Launch};
 use crate::finding::{Class, FindingKind};
@@ -42,9 +45,10 @@ use crate::lanes::LANES;
 use crate::options::{Sanitize, Schedule};
 use crate::program::{Order, Scope};
 pub(crate) use access::{JobAccess, JobPart};
+use cell::{Cell, Record};
 use clock::{Clock, Pair};
 pub(crate) use footprint::{Footprint, Touch};
-use shadow::{Cell, ClusterId, Record, Seen};
+use shadow::{ClusterId, Seen};
 pub(crate) use shadow::{GlobalShadow, Origin, RunId};
 
 /// An access by a thread.
@@ -137,7 +141,7 @@ pub(crate) struct Sanitizer {
     operations: Vec<Operation>,
     objects: BTreeMap<SyncObject, Object>,
     /// What releases at a word have published, within the cluster; with the block for `.cta`.
-    published: HashMap<(usize, u64), (Clock, Option<usize>)>,
+    published: FxHashMap<(usize, u64), (Clock, Option<usize>)>,
     shared: Vec<Vec<Cell>>,
     /// Up to when other clusters' accesses are visible here.
     visible: Seen,
@@ -187,7 +191,7 @@ impl Sanitizer {
             actors,
             operations: Vec::new(),
             objects: BTreeMap::new(),
-            published: HashMap::new(),
+            published: FxHashMap::default(),
             shared: vec![vec![Cell::default(); shared.div_ceil(4)]; blocks],
             // What ran on the device before is known to all who look there.
             fenced: [(0, visible.clone()), (0, visible.clone())],

@@ -1,117 +1,16 @@
-//! Who touched a word of memory last: the accesses that nothing has overwritten yet.
+//! Global memory's words that were touched, and the launches that did it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
+use rustc_hash::FxHashMap;
 use tessera_driver::Dim3;
 
+use super::cell::Cell;
 use crate::exec::Launch;
 use crate::finding::Place;
-use crate::program::{Meta, Scope};
-
-/// One access to a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record {
-    /// The cluster, for global memory.
-    pub(super) cluster: ClusterId,
-    /// When, counted over the node's launches.
-    pub(super) time: u64,
-    pub(super) actor: u32,
-    pub(super) clock: u32,
-    /// The turn of the warp between its own barriers, and the lane; [`ENGINE`] is no thread, [`SEVERAL`] more than one.
-    pub(super) turn: u32,
-    pub(super) lane: u8,
-    /// Bytes of the word.
-    pub(super) bytes: u8,
-    pub(super) write: bool,
-    /// A write after which the word held what it held before, whoever else wrote it meanwhile.
-    pub(super) same: bool,
-    /// Of strong accesses and read-modify-writes: who sees them as one step.
-    pub(super) strong: Option<Strong>,
-    /// Through the asynchronous proxy.
-    pub(super) asynchronous: bool,
-    pub(super) pc: u32,
-    pub(super) rank: u16,
-    pub(super) thread: u32,
-}
-
-/// What makes strong accesses one step each to one another ("Memory Consistency Model: Morally strong operations"): both reach the other's
-/// thread, and they touch the same bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Strong {
-    pub(super) scope: Scope,
-    /// Bytes of an element. Elements lie at multiples of their size, so those of one size that overlap are the same bytes.
-    pub(super) width: u8,
-}
-
-impl Record {
-    /// Whether what comes later need not be compared with this one, but only with a new write of the same bytes. A strong one leaves weak ones in
-    /// place, and those that fewer threads see as one step: it is compared with those alone.
-    fn gives_way(&self, new: &Record) -> bool {
-        match (self.strong, new.strong) {
-            (_, None) => true,
-            (None, Some(_)) => false,
-            (Some(old), Some(new)) => old.scope >= new.scope && old.width == new.width,
-        }
-    }
-}
-
-pub(super) const ENGINE: u8 = 0xff;
-pub(super) const SEVERAL: u8 = 0xfe;
-
-/// The accesses to one word.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Cell {
-    pub(super) records: SmallVec<[Record; 2]>,
-}
-
-impl Cell {
-    /// Whether each of the bytes has a write that nothing has overwritten.
-    pub(super) fn is_written(&self, bytes: u8) -> bool {
-        self.records.iter().filter(|record| record.write).fold(bytes, |rest, record| rest & !record.bytes) == 0
-    }
-
-    /// Adds an access: a write takes the place of what it overwrites, a read of earlier reads by the same actor.
-    pub(super) fn add(&mut self, new: Record) {
-        if new.write {
-            // Mostly one access that all of it overwrites.
-            if let [old] = &mut self.records[..]
-                && old.bytes & !new.bytes == 0
-                && old.gives_way(&new)
-            {
-                *old = new;
-                return;
-            }
-            self.records.retain(|old| {
-                if old.gives_way(&new) {
-                    old.bytes &= !new.bytes;
-                }
-                old.bytes != 0
-            });
-            self.records.push(new);
-            return;
-        }
-        let fellow =
-            |old: &Record| !old.write && old.actor == new.actor && old.cluster == new.cluster && old.strong == new.strong;
-        // Lanes that read different bytes of the word stay apart: each may write its own.
-        let same = |old: &&mut Record| fellow(old) && old.turn == new.turn && (old.lane == new.lane || old.bytes == new.bytes);
-        if let Some(old) = self.records.iter_mut().find(same) {
-            let lane = if old.lane != new.lane { SEVERAL } else { new.lane };
-            *old = Record { lane, bytes: old.bytes | new.bytes, ..new };
-            return;
-        }
-        // An earlier turn's reads are stood for by those of the same bytes, whichever lanes they are of.
-        self.records.retain(|old| {
-            if fellow(old) && old.turn != new.turn {
-                old.bytes &= !new.bytes;
-            }
-            old.bytes != 0
-        });
-        self.records.push(new);
-    }
-}
+use crate::program::Meta;
 
 const PAGE: u64 = 1024;
 
@@ -127,7 +26,7 @@ pub(super) struct ClusterId {
 }
 
 /// Up to when each cluster's accesses are visible.
-pub(super) type Seen = HashMap<ClusterId, u64>;
+pub(super) type Seen = FxHashMap<ClusterId, u64>;
 
 /// A launch that runs, or one that such a launch overlapped.
 struct Run {
@@ -212,14 +111,14 @@ impl Runs {
 /// The words of global memory that were touched.
 #[derive(Default)]
 pub(crate) struct GlobalShadow {
-    pages: HashMap<u64, Vec<Cell>>,
+    pages: FxHashMap<u64, Vec<Cell>>,
     pub(super) time: u64,
     /// What releases at a word have published: to threads of the writer's device, and to those of all devices.
-    pub(super) published: HashMap<(Option<u32>, u64), Seen>,
+    pub(super) published: FxHashMap<(Option<u32>, u64), Seen>,
     runs: Runs,
     last: u64,
     /// What launches of a device saw of others, and that they ended: what comes next there knows it.
-    known: HashMap<u32, Seen>,
+    known: FxHashMap<u32, Seen>,
 }
 
 impl GlobalShadow {
