@@ -54,6 +54,8 @@ pub struct CompileOptions {
     pub clusters: u32,
     /// Warps of a block that compute; 0 leaves that to the compiler.
     pub warps: u32,
+    /// Blocks that a multiprocessor shall hold at once; 0 leaves that to the compiler.
+    pub resident: u32,
     /// A plan for the kernel on a GPU, instead of the one that would be chosen: its file's name, and its text.
     pub plan: Option<(String, String)>,
     /// Verify after each pass.
@@ -240,6 +242,9 @@ fn run_pipeline(
         }
         if options.warps > 0 {
             func.hints.num_warps = Some(options.warps);
+        }
+        if options.resident > 0 {
+            func.hints.occupancy = Some(options.resident);
         }
     }
     stages.extend(times.into_iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text }));

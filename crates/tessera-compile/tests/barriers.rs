@@ -405,12 +405,8 @@ const OWN: [(&str, &str, Arch, usize); 49] = [
     // Before the sums of a block's next tile cross it: the short run's blocks have one tile.
     ("norm_backward.py", "add_rms_norm_backward", Arch::Sm80, 28),
     ("norm_backward.py", "add_rms_norm_backward", Arch::Sm90a, 28),
-    ("norm_backward.py", "add_rms_norm_backward_wide", Arch::Sm80, 28),
-    ("norm_backward.py", "add_rms_norm_backward_wide", Arch::Sm90a, 28),
     ("norm_backward.py", "rms_norm_backward", Arch::Sm80, 28),
     ("norm_backward.py", "rms_norm_backward", Arch::Sm90a, 28),
-    ("norm_backward.py", "rms_norm_backward_wide", Arch::Sm80, 28),
-    ("norm_backward.py", "rms_norm_backward_wide", Arch::Sm90a, 28),
     // Before pairs of neighbours are written where they were read: each thread writes what it has read itself.
     ("rope.py", "rope_inplace", Arch::Sm80, 52),
     ("rope.py", "rope_inplace", Arch::Sm90a, 52),

@@ -7,10 +7,10 @@
 
 Behind a residual, x is the sum that was stored, which has a cotangent of its own: dsum is added to dx, the gradient of both that were added.
 
-A block takes TILES tiles of ROWS rows, whose next one is on its way while one is worked on, and leaves its part of the sums over rows. A
-second launch adds up the parts in the order of the blocks, so a result never depends on how they are scheduled. A row may be several tiles
-of columns, which are added up in each thread before sums cross threads. Rows that leave no registers for such parts are taken one by one; a
-block of columns then reads x and dy once more, with what is known of each row.
+A block takes TILES tiles of ROWS rows, whose next one is on its way (AHEAD) while one is worked on, and leaves its part of the sums over rows.
+A second launch adds up the parts in the order of the blocks, so a result never depends on how they are scheduled. A row is several tiles
+of columns, which are added up in each thread before sums cross threads; the last one may reach beyond it. Rows that leave no registers for such
+parts are taken one by one; a block of columns then reads x and dy once more, with what is known of each row.
 """
 import cuda.tile as ct
 import tessera
@@ -38,6 +38,10 @@ def of_rows(x, weight, dy, left, eps, CENTRED, ACC, N):
     if CENTRED:
         mean = ct.sum(total_of(d), axis=1, keepdims=True) * (1.0 / N)
         d = [v - mean for v in d]
+        COLUMNS = x[0].shape[1]
+        if N % COLUMNS:
+            inside = ct.arange(COLUMNS, dtype=ct.int32)[None, :] < N % COLUMNS
+            d = d[:-1] + [ct.where(inside, d[-1], 0.0)]
     along, squares = total_of([a * b for a, b in zip(g, d)]), total_of([v * v for v in d])
     if CENTRED:
         plain, along, squares = three_sums(total_of(g), along, squares)
@@ -57,30 +61,37 @@ def of_rows(x, weight, dy, left, eps, CENTRED, ACC, N):
 
 
 def in_tiles(a, i, ROWS, COLUMNS, N):
-    """Rows in tiles of some columns each, which divide them."""
-    return [ct.load(a, (i, k), (ROWS, COLUMNS), padding_mode=ZERO) for k in range(N // COLUMNS)]
+    """Rows in tiles of some columns each, zeros behind their ends."""
+    return [ct.load(a, (i, k), (ROWS, COLUMNS), padding_mode=ZERO) for k in range(ct.cdiv(N, COLUMNS))]
 
 
 def sums_of_rows(x, weight, dy, dsum, dx, eps, CENTRED, ADDS, ACC, ROWS, TILES, AHEAD, HELD, COLUMNS, N):
     """Writes the gradients of a block's rows, and gives its sums of dy * h and of dy. HELD: the weight stays in registers meanwhile. ADDS: dsum has a part."""
-    K = N // COLUMNS
+    # Its blocks have room beside this launch's, and wait until all of these have ended.
+    ct.grid_dependency_control_launch_dependents()
+    K = ct.cdiv(N, COLUMNS)
     first = ct.bid(0) * TILES
     last = min(first + TILES, ct.cdiv(x.shape[0], ROWS))
     if HELD:
-        w = [ct.load(weight, (k,), (COLUMNS,)) for k in range(K)]
+        w = [ct.load(weight, (k,), (COLUMNS,), padding_mode=ZERO) for k in range(K)]
     sums = [ct.zeros((ROWS, COLUMNS), ACC) for k in range(K)]
     plain = [ct.zeros((ROWS, COLUMNS), ACC) for k in range(K)] if CENTRED else None
     v, g = in_tiles(x, first, ROWS, COLUMNS, N), in_tiles(dy, first, ROWS, COLUMNS, N)
     for i in range(first, last):
+        if ADDS and AHEAD:
+            # Asked for before threads meet, which is when they wait; where registers are few, behind.
+            also = in_tiles(dsum, i, ROWS, COLUMNS, N)
         if AHEAD:
             next = in_tiles(x, i + 1, ROWS, COLUMNS, N), in_tiles(dy, i + 1, ROWS, COLUMNS, N)
         elif i > first:
             v, g = in_tiles(x, i, ROWS, COLUMNS, N), in_tiles(dy, i, ROWS, COLUMNS, N)
         left = x.shape[0] - i * ROWS
-        weights = w if HELD else [ct.load(weight, (k,), (COLUMNS,)) for k in range(K)]
+        weights = w if HELD else [ct.load(weight, (k,), (COLUMNS,), padding_mode=ZERO) for k in range(K)]
         d, h = of_rows(v, weights, g, left, eps, CENTRED, ACC, N)
+        if ADDS and not AHEAD:
+            also = in_tiles(dsum, i, ROWS, COLUMNS, N)
         for k in ct.static_iter(range(K)):
-            own = d[k] + ct.load(dsum, (i, k), (ROWS, COLUMNS), padding_mode=ZERO).astype(ACC) if ADDS else d[k]
+            own = d[k] + also[k].astype(ACC) if ADDS else d[k]
             ct.store(dx, (i, k), own.astype(dx.dtype))
         if CENTRED and not HELD and dy.dtype != ct.float32:
             # Two sums leave too few registers: cotangents are found in the cache.
@@ -98,7 +109,7 @@ def store_sums(a, sums):
         ct.store(a, (ct.bid(0), k), ct.sum(sums[k], axis=0, keepdims=True))
 
 
-@tessera.kernel(num_warps=16, occupancy=2)
+@tessera.kernel
 def rms_norm_backward(
     x,
     weight,
@@ -109,14 +120,16 @@ def rms_norm_backward(
     ACC: ct.Constant,
     ROWS: ct.Constant[int],
     TILES: ct.Constant[int],
+    AHEAD: ct.Constant[bool],
+    HELD: ct.Constant[bool],
     COLUMNS: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, False, False, ACC, ROWS, TILES, True, True, COLUMNS, N)
+    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, False, False, ACC, ROWS, TILES, AHEAD, HELD, COLUMNS, N)
     store_sums(dweights, sums)
 
 
-@tessera.kernel(num_warps=8, occupancy=2)
+@tessera.kernel
 def layer_norm_backward(
     x,
     weight,
@@ -128,75 +141,17 @@ def layer_norm_backward(
     ACC: ct.Constant,
     ROWS: ct.Constant[int],
     TILES: ct.Constant[int],
+    AHEAD: ct.Constant[bool],
+    HELD: ct.Constant[bool],
     COLUMNS: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, True, False, ACC, ROWS, TILES, True, True, COLUMNS, N)
-    store_sums(dweights, sums)
-    store_sums(dbiases, plain)
-
-
-@tessera.kernel(num_warps=4, occupancy=3)
-def layer_norm_backward_thirds(
-    x,
-    weight,
-    dy,
-    dweights,
-    dbiases,
-    dx,
-    eps: float,
-    ACC: ct.Constant,
-    ROWS: ct.Constant[int],
-    TILES: ct.Constant[int],
-    COLUMNS: ct.Constant[int],
-    N: ct.Constant[int],
-):
-    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, True, False, ACC, ROWS, TILES, True, True, COLUMNS, N)
+    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, True, False, ACC, ROWS, TILES, AHEAD, HELD, COLUMNS, N)
     store_sums(dweights, sums)
     store_sums(dbiases, plain)
 
 
 @tessera.kernel
-def rms_norm_backward_wide(
-    x,
-    weight,
-    dy,
-    dweights,
-    dx,
-    eps: float,
-    ACC: ct.Constant,
-    ROWS: ct.Constant[int],
-    TILES: ct.Constant[int],
-    AHEAD: ct.Constant[bool],
-    COLUMNS: ct.Constant[int],
-    N: ct.Constant[int],
-):
-    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, False, False, ACC, ROWS, TILES, AHEAD, N <= 4096, COLUMNS, N)
-    store_sums(dweights, sums)
-
-
-@tessera.kernel
-def layer_norm_backward_wide(
-    x,
-    weight,
-    dy,
-    dweights,
-    dbiases,
-    dx,
-    eps: float,
-    ACC: ct.Constant,
-    ROWS: ct.Constant[int],
-    TILES: ct.Constant[int],
-    AHEAD: ct.Constant[bool],
-    COLUMNS: ct.Constant[int],
-    N: ct.Constant[int],
-):
-    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, True, False, ACC, ROWS, TILES, AHEAD, N <= 4096, COLUMNS, N)
-    store_sums(dweights, sums)
-    store_sums(dbiases, plain)
-
-
-@tessera.kernel(num_warps=16, occupancy=2)
 def add_rms_norm_backward(
     x,
     weight,
@@ -208,14 +163,16 @@ def add_rms_norm_backward(
     ACC: ct.Constant,
     ROWS: ct.Constant[int],
     TILES: ct.Constant[int],
+    AHEAD: ct.Constant[bool],
+    HELD: ct.Constant[bool],
     COLUMNS: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, False, True, ACC, ROWS, TILES, True, True, COLUMNS, N)
+    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, False, True, ACC, ROWS, TILES, AHEAD, HELD, COLUMNS, N)
     store_sums(dweights, sums)
 
 
-@tessera.kernel(num_warps=8, occupancy=2)
+@tessera.kernel
 def add_layer_norm_backward(
     x,
     weight,
@@ -228,52 +185,12 @@ def add_layer_norm_backward(
     ACC: ct.Constant,
     ROWS: ct.Constant[int],
     TILES: ct.Constant[int],
-    COLUMNS: ct.Constant[int],
-    N: ct.Constant[int],
-):
-    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, True, True, ACC, ROWS, TILES, True, True, COLUMNS, N)
-    store_sums(dweights, sums)
-    store_sums(dbiases, plain)
-
-
-@tessera.kernel
-def add_rms_norm_backward_wide(
-    x,
-    weight,
-    dy,
-    dsum,
-    dweights,
-    dx,
-    eps: float,
-    ACC: ct.Constant,
-    ROWS: ct.Constant[int],
-    TILES: ct.Constant[int],
     AHEAD: ct.Constant[bool],
+    HELD: ct.Constant[bool],
     COLUMNS: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, False, True, ACC, ROWS, TILES, AHEAD, N <= 4096, COLUMNS, N)
-    store_sums(dweights, sums)
-
-
-@tessera.kernel
-def add_layer_norm_backward_wide(
-    x,
-    weight,
-    dy,
-    dsum,
-    dweights,
-    dbiases,
-    dx,
-    eps: float,
-    ACC: ct.Constant,
-    ROWS: ct.Constant[int],
-    TILES: ct.Constant[int],
-    AHEAD: ct.Constant[bool],
-    COLUMNS: ct.Constant[int],
-    N: ct.Constant[int],
-):
-    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, True, True, ACC, ROWS, TILES, AHEAD, N <= 4096, COLUMNS, N)
+    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, True, True, ACC, ROWS, TILES, AHEAD, HELD, COLUMNS, N)
     store_sums(dweights, sums)
     store_sums(dbiases, plain)
 
@@ -410,6 +327,7 @@ def total(parts, j, PARTS, COLUMNS):
 
 @tessera.kernel(num_warps=4)
 def rms_norm_sums(dweights, dweight, PARTS: ct.Constant[int], COLUMNS: ct.Constant[int]):
+    ct.grid_dependency_control_wait()
     j = ct.bid(0)
     ct.store(dweight, (j,), total(dweights, j, PARTS, COLUMNS).astype(dweight.dtype))
 
@@ -417,6 +335,7 @@ def rms_norm_sums(dweights, dweight, PARTS: ct.Constant[int], COLUMNS: ct.Consta
 @tessera.kernel(num_warps=4)
 def layer_norm_sums(dweights, dbiases, dweight, dbias, PARTS: ct.Constant[int], COLUMNS: ct.Constant[int]):
     """Of weights in the first row of blocks, of biases in the second one."""
+    ct.grid_dependency_control_wait()
     j = ct.bid(0)
     if ct.bid(1) == 0:
         ct.store(dweight, (j,), total(dweights, j, PARTS, COLUMNS).astype(dweight.dtype))

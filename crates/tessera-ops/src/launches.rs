@@ -87,14 +87,15 @@ impl LaunchSpec {
 
     /// The caller's options with what the operator asks of this launch.
     pub fn options<'o>(&self, options: &'o CompileOptions) -> Cow<'o, CompileOptions> {
-        let &LaunchSpec { sharing, cluster, clusters, warps, threads, .. } = self;
-        match (sharing, cluster, warps, threads) {
-            (Sharing::Nothing, 0, 0, None) => Cow::Borrowed(options),
+        let &LaunchSpec { sharing, cluster, clusters, warps, resident, threads, .. } = self;
+        match (sharing, cluster, warps, resident, threads) {
+            (Sharing::Nothing, 0, 0, 0, None) => Cow::Borrowed(options),
             _ => Cow::Owned(CompileOptions {
                 sharing,
                 cluster,
                 clusters,
                 warps,
+                resident,
                 block: threads.or(options.block),
                 ..options.clone()
             }),

@@ -527,6 +527,8 @@ pub struct LaunchSpec {
     pub clusters: u32,
     /// Warps of a block on a GPU; 0 leaves them to the compiler.
     pub warps: u32,
+    /// Blocks that a multiprocessor shall hold at once; 0 leaves that to the kernel and the compiler.
+    pub resident: u32,
     /// Threads of a block of a per-thread kernel; none leaves them to the kernel.
     pub threads: Option<u32>,
 }
@@ -543,6 +545,7 @@ impl LaunchSpec {
             cluster: 0,
             clusters: 0,
             warps: 0,
+            resident: 0,
             threads: None,
         }
     }

@@ -273,7 +273,7 @@ pub(super) const CASES: &[Case] = &[
         HIDDEN,
         "",
         &[
-            edit("the sum's own cotangent has no part", &[("d[k] + ct.load(dsum", "d[k] + 0.0 * ct.load(dsum")]),
+            edit("the sum's own cotangent has no part", &[("d[k] + also[k]", "d[k] + 0.0 * also[k]")]),
             edit(
                 "the norm's part is scaled by a little more",
                 &[("a * scale - b * slope for", "a * (scale + 0.001) - b * slope for")],
@@ -285,10 +285,7 @@ pub(super) const CASES: &[Case] = &[
         HIDDEN,
         "",
         &[
-            edit(
-                "the sum's own cotangent is of the next rows",
-                &[("ct.load(dsum, (i, k), (ROWS", "ct.load(dsum, (i + 1, k), (ROWS")],
-            ),
+            edit("the sum's own cotangent is of the next rows", &[("in_tiles(dsum, i, ROWS", "in_tiles(dsum, i + 1, ROWS")]),
             edit("the mean has no gradient", &[("(b * slope + common)", "b * slope")]),
         ],
     ),

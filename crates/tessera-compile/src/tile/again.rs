@@ -12,20 +12,24 @@
 //!
 //! Blocks of few threads have enough on their way as it is, and more instructions would hold them up.
 //!
-//! **Predicate.** More blocks fit a multiprocessor then ([`residence`](super::residence)). A block of [`THREADS`] or more, or one of a cluster that
-//! shares a row; a tile of [`HELD`] numbers of 32 bits or more for each thread, which a reduction in the function's body stands before a use of;
-//! [`STEPS`] operations at most make it of a tile that was loaded in 16 bits, and of what is the same along rows.
+//! In a loop the next rows are on their way already, in tiles that it carries. There what a thread has registers for is what decides.
+//!
+//! **Predicate.** A tile of [`HELD`] numbers of 32 bits or more for each thread ([`HELD_IN_LOOP`]), which a reduction stands before a use of; [`STEPS`] operations at
+//! most make it of tiles that were loaded in 16 bits or that the loop carries in them, and of what is held anyway: what is the same along rows, what
+//! was there before the loop. Of the function's body, only where more blocks fit a multiprocessor then ([`residence`](super::residence)), of a block of
+//! [`THREADS`] or more, or one of a cluster that shares a row. Of a loop, only where a thread holds more there than it has registers for.
 
 use rustc_hash::FxHashMap;
-use tessera_ir::{Changed, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value, bug};
+use tessera_ir::{Block, Changed, Func, Op, OpKind, ScheduleOp, TileOp, Type, Value, bug};
 use tessera_types::Arch;
 
 use super::anchors::Units;
 use super::{residence, threads};
 use crate::rewrite::{copy, make, uses};
 
-/// Numbers of a thread from which on registers are what a multiprocessor has too few of.
+/// Numbers of a tile for each thread from which on registers are what a multiprocessor has too few of; and in a loop, which holds several tiles.
 const HELD: u64 = 16;
+const HELD_IN_LOOP: u64 = 4;
 /// Threads of a block from which on too few of them are resident.
 const THREADS: u32 = 512;
 /// Operations that make a tile again.
@@ -35,49 +39,75 @@ const NARROW: u64 = 16;
 
 /// Makes tiles again behind each reduction.
 pub(super) fn make_again(func: &mut Func, units: &Units) -> Changed {
+    let in_loops = in_loops(func, units);
+    Changed(in_body(func, units) | in_loops)
+}
+
+/// Behind the reductions of the function's body.
+fn in_body(func: &mut Func, units: &Units) -> bool {
     let warps = threads::warps(func);
     if func.hints.split.is_none() && warps * Arch::WARP < THREADS {
-        return Changed(false);
+        return false;
     }
     let mut again = func.clone();
-    let mut reductions = 0;
-    let mut at = 0;
-    while let Some(&op) = again.blocks[again.body].ops.get(at) {
-        if matches!(again.ops[op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. })) {
-            behind(&mut again, at, reductions);
-            reductions += 1;
-        }
-        at += 1;
-    }
+    let body = again.body;
+    behind_each(&mut again, body, HELD, 0);
     let pays = residence::blocks(&again, units, warps) > residence::blocks(func, units, warps);
     if pays {
         *func = again;
     }
-    Changed(pays)
+    pays
 }
 
-/// The same behind the reduction at one position of the body.
-fn behind(func: &mut Func, at: usize, number: u32) {
-    let (before, rest) = func.blocks[func.body].ops.split_at(at + 1);
+/// Behind those of loops that hold more than threads have registers for.
+fn in_loops(func: &mut Func, units: &Units) -> bool {
+    let registers = residence::registers(func, units);
+    let bodies: Vec<Block> = func
+        .linked_ops()
+        .into_iter()
+        .filter(|&op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::For { .. })))
+        .map(|op| func.ops[op].regions[0])
+        .collect();
+    let mut number = 0;
+    for body in bodies {
+        if residence::held_in_loop(func, body) > registers {
+            number = behind_each(func, body, HELD_IN_LOOP, number);
+        }
+    }
+    number > 0
+}
+
+/// Behind each reduction among a block's own operations, which are counted from a number on; the next number.
+fn behind_each(func: &mut Func, block: Block, least: u64, mut number: u32) -> u32 {
+    let mut at = 0;
+    while let Some(&op) = func.blocks[block].ops.get(at) {
+        if matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. })) {
+            behind(func, block, at, least, number);
+            number += 1;
+        }
+        at += 1;
+    }
+    number
+}
+
+/// The same behind the reduction at one position of a block.
+fn behind(func: &mut Func, block: Block, at: usize, least: u64, number: u32) {
+    let (before, rest) = func.blocks[block].ops.split_at(at + 1);
     let (values, rest) = (before.iter().flat_map(|&op| func.ops[op].results.to_vec()).collect::<Vec<_>>(), rest.to_vec());
     for value in values {
-        let Some(Again { steps, narrow }) = Again::of(func, value) else { continue };
-        let ops = &func.blocks[func.body].ops;
+        let Some(Again { steps, narrow }) = Again::of(func, block, value, least) else { continue };
+        let ops = &func.blocks[block].ops;
         let Some(first) = ops.iter().position(|&op| rest.contains(&op) && uses(func, op, &[value])) else { continue };
         let (mut made, mut map) = (Vec::new(), FxHashMap::default());
         for value in narrow {
-            let loaded = loaded(func, value).unwrap_or_else(|| bug!("a narrow tile that nobody loaded"));
-            let ty = func.ty(loaded).clone();
-            map.insert(value, make(func, ops_at(func, first), TileOp::Renew { number }, &[loaded], ty, &mut made));
+            let source = source(func, block, value).unwrap_or_else(|| bug!("a narrow tile that nobody loaded"));
+            let (ty, user) = (func.ty(source).clone(), func.blocks[block].ops[first]);
+            map.insert(value, make(func, user, TileOp::Renew { number }, &[source], ty, &mut made));
         }
         copy(func, &steps, &mut map, &mut made);
-        func.blocks[func.body].ops.splice(first..first, made);
+        func.blocks[block].ops.splice(first..first, made);
         replace(func, &rest, value, map[&value]);
     }
-}
-
-fn ops_at(func: &Func, at: usize) -> Op {
-    func.blocks[func.body].ops[at]
 }
 
 /// How a wide tile is made of narrow ones: operations in their order, and those tiles.
@@ -87,21 +117,23 @@ struct Again {
 }
 
 impl Again {
-    fn of(func: &Func, value: Value) -> Option<Again> {
+    fn of(func: &Func, block: Block, value: Value, least: u64) -> Option<Again> {
         let Type::Distributed(ty) = func.ty(value) else { return None };
-        if ty.tile.elem.bits() != 32 || ty.layout.registers() < HELD {
+        if ty.tile.elem.bits() != 32 || ty.layout.registers() < least {
             return None;
         }
         let mut again = Again { steps: Vec::new(), narrow: Vec::new() };
         let mut open = vec![value];
         while let Some(value) = open.pop() {
-            if loaded(func, value).is_some() {
+            if source(func, block, value).is_some() {
                 if !again.narrow.contains(&value) {
                     again.narrow.push(value);
                 }
                 continue;
             }
-            let Some(op) = func.defining_op(value) else { continue };
+            // What was there before is held anyway.
+            let own = |op: &Op| func.blocks[block].ops.contains(op);
+            let Some(op) = func.defining_op(value).filter(own) else { continue };
             let OpKind::Schedule(kind) = &func.ops[op].kind else { return None };
             match kind {
                 // What is the same along rows is one register.
@@ -111,7 +143,8 @@ impl Again {
                 | ScheduleOp::SubF { .. }
                 | ScheduleOp::MulF { .. }
                 | ScheduleOp::Fma { .. }
-                | ScheduleOp::Exp2 { .. } => {}
+                | ScheduleOp::Exp2 { .. }
+                | ScheduleOp::Reshape {} => {}
                 _ => return None,
             }
             if !again.steps.contains(&op) {
@@ -122,21 +155,21 @@ impl Again {
                 return None;
             }
         }
-        let order = &func.blocks[func.body].ops;
+        let order = &func.blocks[block].ops;
         again.steps.sort_by_key(|op| order.iter().position(|other| other == op));
         (!again.narrow.is_empty()).then_some(again)
     }
 }
 
-/// The tile of 16 bits that was loaded, of one or of one that was renewed.
-fn loaded(func: &Func, value: Value) -> Option<Value> {
-    let op = func.defining_op(value)?;
+/// What is held of a narrow tile of a block: itself, where it was loaded there or its loop carries it; of one that was renewed, that one.
+fn source(func: &Func, block: Block, value: Value) -> Option<Value> {
+    let narrow = |value: &Value| matches!(func.ty(*value), Type::Distributed(ty) if ty.tile.elem.bits() == NARROW);
+    let Some(op) = func.defining_op(value) else {
+        return Some(value).filter(|value| func.blocks[block].args.contains(value)).filter(narrow);
+    };
     match &func.ops[op].kind {
         OpKind::Tile(TileOp::Renew { .. }) => Some(func.ops[op].one(0)),
-        OpKind::Schedule(ScheduleOp::LoadViewTko { .. }) => {
-            let Type::Distributed(ty) = func.ty(value) else { return None };
-            (ty.tile.elem.bits() == NARROW).then_some(value)
-        }
+        OpKind::Schedule(ScheduleOp::LoadViewTko { .. }) if func.blocks[block].ops.contains(&op) => Some(value).filter(narrow),
         _ => None,
     }
 }

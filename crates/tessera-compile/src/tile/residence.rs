@@ -170,11 +170,38 @@ fn live_across(func: &Func, ops: &[Op], at: usize) -> u64 {
         !matches!(kind, OpKind::Schedule(ScheduleOp::Constant { .. } | ScheduleOp::Iota {} | ScheduleOp::Broadcast {}))
     });
     let held = before.flat_map(|&op| &func.ops[op].results).filter(|result| later.binary_search(result).is_ok());
-    let bits = held.map(|&value| match func.ty(value) {
+    in_registers(func, held.copied())
+}
+
+/// The registers of a thread that values take.
+fn in_registers(func: &Func, values: impl IntoIterator<Item = Value>) -> u64 {
+    let bits = values.into_iter().map(|value| match func.ty(value) {
         Type::Distributed(ty) => ty.layout.registers() * ty.tile.elem.bits(),
         _ => 0,
     });
     bits.sum::<u64>().div_ceil(32)
+}
+
+/// Registers that a thread has for what it holds, next to pieces: where the author says how many blocks shall be resident, of those.
+pub(super) fn registers(func: &Func, units: &Units) -> u64 {
+    let limits = units.arch.limits();
+    let threads = u64::from(threads::warps(func) * Arch::WARP * func.hints.occupancy.unwrap_or(1));
+    let all = u64::from(limits.registers_per_sm) / threads;
+    all.min(u64::from(limits.registers_per_thread)).saturating_sub(PIECES)
+}
+
+/// Registers that a thread holds where a loop's threads meet: what the loop carries, what it takes from outside, and what it computes before and uses
+/// behind. 0 where they do not meet.
+pub(super) fn held_in_loop(func: &Func, body: Block) -> u64 {
+    let ops = &func.blocks[body].ops;
+    let combines = |op: Op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. }));
+    let own = (0..ops.len()).filter(|&at| combines(ops[at])).map(|at| live_across(func, ops, at)).max();
+    let mut held: Vec<Value> = ops.iter().flat_map(|&op| func.ops[op].operands.iter().copied()).collect();
+    held.sort_unstable();
+    held.dedup();
+    let is_cheap = |op: Op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Constant { .. } | ScheduleOp::Broadcast {}));
+    held.retain(|&value| func.defining_op(value).is_none_or(|op| !ops.contains(&op) && !is_cheap(op)));
+    own.map_or(0, |own| own + in_registers(func, held))
 }
 
 /// How many arrays are read behind the last of some operations.

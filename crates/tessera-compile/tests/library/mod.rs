@@ -34,6 +34,8 @@ pub(crate) struct Case {
     source: &'static str,
     /// Blocks of a cluster that share a row, and warps of each. Products are looked at unshared: what blocks share changes the loops of none.
     row: Option<(u32, u32)>,
+    /// Warps of a block, and blocks that a multiprocessor shall hold, where the launch says both.
+    pub(crate) resident: (u32, u32),
     /// Threads of a block of a per-thread kernel, where the launch says them.
     pub(crate) threads: Option<u32>,
 }
@@ -60,7 +62,10 @@ impl Case {
     pub(crate) fn compiled(&self) -> Compiled {
         let options = match self.row {
             Some((cluster, warps)) => CompileOptions { sharing: Sharing::Cluster, cluster, warps, ..CompileOptions::default() },
-            None => CompileOptions { block: self.threads, ..CompileOptions::default() },
+            None => {
+                let (warps, resident) = self.resident;
+                CompileOptions { block: self.threads, warps, resident, ..CompileOptions::default() }
+            }
         };
         compiled_with(&parse_project(self.operator, self.source, &SharedFiles), self.kernel, &self.args, &options)
     }
@@ -96,9 +101,10 @@ pub(crate) fn cases(arch: Arch) -> Vec<Case> {
                         source: from.text,
                         row: (launch.sharing == Sharing::Cluster && OF_ROWS.contains(&operator.name))
                             .then_some((launch.cluster, launch.warps)),
+                        resident: if launch.resident > 0 { (launch.warps, launch.resident) } else { (0, 0) },
                         threads: launch.threads,
                     };
-                    if seen.insert(format!("{} {:?} {:?}", case.kernel, case.args, case.row)) {
+                    if seen.insert(format!("{} {:?} {:?} {:?}", case.kernel, case.args, case.row, case.resident)) {
                         cases.push(case);
                     }
                 }

@@ -48,18 +48,6 @@ impl Of {
         }
     }
 
-    /// The kernel for rows that a block holds.
-    fn held(self, width: Width) -> &'static str {
-        match (self.centre, self.added, width) {
-            (_, _, Width::Narrow) => self.name(),
-            (_, _, Width::Thirds) => "layer_norm_backward_thirds",
-            (Centre::Mean, false, Width::Wide) => "layer_norm_backward_wide",
-            (Centre::Zero, false, Width::Wide) => "rms_norm_backward_wide",
-            (Centre::Mean, true, Width::Wide) => "add_layer_norm_backward_wide",
-            (Centre::Zero, true, Width::Wide) => "add_rms_norm_backward_wide",
-        }
-    }
-
     /// The place of the first result: behind `x`, `weight`, `dy` and perhaps `dsum`.
     fn first_result(self) -> usize {
         if self.added { 4 } else { 3 }
@@ -142,37 +130,75 @@ const ADDED_INPUTS: &[Operand] = &[
 const DX: Operand = Operand("dx", "..rows hidden");
 const DWEIGHT: Operand = Operand("dweight", "hidden");
 
-/// Which kernel holds rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Width {
-    /// Two blocks of a multiprocessor have the registers.
-    Narrow,
-    /// A row is three tiles of columns, and three blocks have the registers.
-    Thirds,
-    /// One block takes all registers.
-    Wide,
-}
-
 /// How rows are divided among blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Division {
-    /// So many blocks take some tiles of so many rows and columns, with the sums of these in registers; `ahead` is whether the next rows are
-    /// on their way meanwhile.
-    Held { rows: usize, columns: usize, width: Width, ahead: bool },
+    /// Blocks take some tiles of rows, with the sums of these in registers.
+    Held(Held),
     /// Rows are read in pieces, and columns once more.
     Columns,
 }
 
-/// Threads of a multiprocessor hold so many elements of an accumulator of 32 bits beside a row and its cotangents.
-const HELD: usize = 8192;
-/// The tile of a block, two of which are resident. A block of 16 warps has eight elements of three arrays a thread in 64 registers. With a second
-/// sum it has eight warps, sixteen elements of 16 bits a thread in 128 (eight of 32): a row's sums cross half as many warps.
+/// Rows that a block has at once, in tiles of so many columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    rows: usize,
+    columns: usize,
+    /// Warps of a block, and blocks that a multiprocessor shall hold; 0 leaves both to the compiler.
+    warps: usize,
+    resident: usize,
+    /// The next rows are on their way meanwhile.
+    ahead: bool,
+    /// The weight stays in registers.
+    weight: bool,
+}
+
+/// A block that can hold rows: warps, elements of rows that each of its threads has at most, blocks that a multiprocessor holds of it.
+type Block = (usize, usize, usize, Stays);
+
+/// What stays in registers beside the rows and the sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stays {
+    /// The weight, while the next rows are on their way.
+    Both,
+    /// The next rows: the weight is read from the cache again.
+    Next,
+    /// The weight: each rows are waited for.
+    Weight,
+}
+
+/// Blocks in the order in which they are tried. Few threads with many elements are fastest: their sums cross fewer warps, and 255 registers hold what
+/// 128 would have to make again. (Of 16 bits, in us of 16384 x 4096: LayerNorm's by four warps 108, by eight 124; before, by 8192 columns 178.)
+const NARROW_BLOCKS: &[Block] = &[
+    (4, 24, 4, Stays::Both),
+    (4, 32, 3, Stays::Both),
+    (4, 40, 2, Stays::Both),
+    (8, 32, 2, Stays::Both),
+    (16, 32, 1, Stays::Both),
+];
+const NARROW_CENTRED_BLOCKS: &[Block] =
+    &[(4, 32, 2, Stays::Both), (8, 32, 1, Stays::Both), (8, 44, 1, Stays::Next), (16, 32, 1, Stays::Weight)];
+/// The same of elements of 32 bits.
+const WIDE_BLOCKS: &[Block] =
+    &[(4, 16, 3, Stays::Both), (4, 32, 2, Stays::Both), (8, 32, 1, Stays::Both), (16, 20, 1, Stays::Weight)];
+const WIDE_CENTRED_BLOCKS: &[Block] = &[(4, 16, 3, Stays::Both), (8, 24, 1, Stays::Both), (16, 16, 1, Stays::Weight)];
+
+/// Registers of a multiprocessor, and those that a thread has at most.
+const REGISTERS: usize = 65536;
+const MOST_REGISTERS: usize = 255;
+
+/// Elements of the rows of a block of four warps, for each thread, where one row has fewer: of 16 bits, of 32.
+const SHORT: [usize; 2] = [32, 16];
+/// Columns of a tile at least, where a row has so many, and tiles of such a row at most: in more each thread has few elements of each.
+const FEWEST: usize = 32;
+const MOST_TILES: usize = 4;
+/// Columns that may lie beyond a row's end: a part in so many.
+const BEYOND: usize = 7;
+
+/// Elements of an accumulator of 64 bits, of which a number takes two registers, and what is computed of them some more: those of a tile, and the most of
+/// one row.
 const TILE: usize = 4096;
-/// Rows whose two sums a block of eight warps adds up in two tiles of columns.
-const HALVES: std::ops::RangeInclusive<usize> = 512..=TILE;
-/// Rows that a block of four warps takes as three tiles of columns, and elements of it: 24 a thread.
-const THIRDS: std::ops::RangeInclusive<usize> = 768..=THIRD_TILE;
-const THIRD_TILE: usize = 3072;
+const HELD: usize = 8192;
 /// Elements of a piece of a row that is read in pieces.
 const CHUNK: usize = 4096;
 /// A tile of columns: lines of 128 bytes in 16 bits.
@@ -181,48 +207,64 @@ const COLUMN_TILE: (usize, usize) = (32, 64);
 const PARTS: usize = 64;
 const PART_COLUMNS: usize = 16;
 
+/// The widest of some tiles whose last one reaches little beyond a row, or the one that reaches least beyond it.
+fn columns(n: usize, widths: impl Iterator<Item = usize> + Clone) -> Option<usize> {
+    let beyond = |width: &usize| n.next_multiple_of(*width) - n;
+    widths.clone().find(|width| beyond(width) * BEYOND <= n).or_else(|| widths.min_by_key(beyond))
+}
+
 impl Division {
     fn of(of: Of, n: usize, storage: DType, acc: DType, machine: Machine) -> Division {
         let width = n.next_power_of_two();
-        let in_words = acc.bits() as usize / 32;
-        let held = |rows, width, ahead| Division::Held { rows, columns: n, width, ahead };
-        if let Machine::Cpu = machine {
-            return if n <= 1 << 16 { held((TILE / width).clamp(1, 16), Width::Wide, false) } else { Division::Columns };
-        }
-        let short = storage.bits() <= 16 && of.centre == Centre::Mean;
-        // A row in tiles is added up tile by tile before its sums cross threads, and takes fewer threads: a warp where it can be one.
-        if short && in_words == 1 && !of.added && n.is_multiple_of(3) && THIRDS.contains(&n) && (n / 3).is_power_of_two() {
-            return Division::Held { rows: THIRD_TILE / n, columns: n / 3, width: Width::Thirds, ahead: true };
-        }
-        if short && in_words == 1 && width == n && HALVES.contains(&n) {
-            return Division::Held { rows: TILE / n, columns: n / 2, width: Width::Narrow, ahead: true };
-        }
-        // Masks take registers, too, of which a thread of 16 warps has none to spare; a second sum of one long row takes them all.
-        let (tile, longest) = match of.centre {
-            Centre::Mean if storage.bits() <= 16 => (TILE, TILE / 2),
-            Centre::Mean => (TILE / 2, TILE / 2),
-            Centre::Zero if width == n => (TILE, TILE),
-            Centre::Zero => (TILE / 2, TILE / 2),
-        };
-        // Numbers of 64 bits take two registers, and what is computed of them some more.
-        if width <= longest && in_words == 1 {
-            return held((tile / width).min(64), Width::Narrow, true);
-        }
-        let whole = width == n && storage.bits() <= 16 && of.centre == Centre::Zero;
-        match width * in_words * in_words {
-            words if words <= TILE => held((TILE / (2 * words)).clamp(1, 64), Width::Wide, true),
-            words if words <= HELD => held(1, Width::Wide, whole),
-            _ => Division::Columns,
+        let alone = |rows, ahead, weight| Division::Held(Held { rows, columns: n, warps: 0, resident: 0, ahead, weight });
+        let weight = n <= TILE;
+        match machine {
+            Machine::Cpu if n <= 1 << 16 => alone((TILE / width).clamp(1, 16), false, weight),
+            Machine::Cpu => Division::Columns,
+            Machine::Gpu(_) if acc.bits() == 32 => Held::of(of, n, storage).map_or(Division::Columns, Division::Held),
+            Machine::Gpu(_) => match 4 * width {
+                words if words <= TILE => alone((TILE / (2 * words)).clamp(1, 64), true, weight),
+                words if words <= HELD => alone(1, false, weight),
+                _ => Division::Columns,
+            },
         }
     }
+}
 
-    /// Blocks that a multiprocessor has at once, for rows of `n` elements.
-    fn resident(width: Width, n: usize) -> usize {
-        match width {
-            Width::Thirds => 3,
-            Width::Narrow | Width::Wide if n > TILE => 1,
-            Width::Narrow | Width::Wide => 2,
-        }
+impl Held {
+    /// Rows of `n` elements that are added up in 32 bits; none where no block holds one.
+    fn of(of: Of, n: usize, storage: DType) -> Option<Held> {
+        let narrow = storage.bits() <= 16;
+        let (blocks, short) = match (of.centre, narrow) {
+            (Centre::Zero, true) => (NARROW_BLOCKS, SHORT[0]),
+            (Centre::Mean, true) => (NARROW_CENTRED_BLOCKS, SHORT[0]),
+            (Centre::Zero, false) => (WIDE_BLOCKS, SHORT[1]),
+            (Centre::Mean, false) => (WIDE_CENTRED_BLOCKS, SHORT[1]),
+        };
+        // A thread's vector is 16 bytes of what is loaded, or of what is computed.
+        let vectors = |warps: usize| [8, 4].into_iter().skip(usize::from(!narrow)).map(move |vector| 32 * warps * vector);
+        // Elements that lie anywhere are moved one by one, each through a register of its own; and what is added is there beside a row.
+        let more = of.added || !(n * storage.bits() as usize).is_multiple_of(rows::VECTOR_BITS);
+        let block = 32 * blocks[0].0 * short;
+        let few = (2 * n <= block).then(|| {
+            let widest = (n.next_power_of_two() / 2).max(FEWEST).min(vectors(4).max().unwrap_or(FEWEST));
+            let narrower = (0..).map(move |halved| widest >> halved);
+            columns(n, narrower.take_while(|&width| width >= FEWEST.max(n / MOST_TILES)))
+        });
+        blocks.iter().find_map(|&(warps, most, resident, stays)| {
+            let threads = 32 * warps;
+            let columns = match few {
+                Some(few) => few?,
+                None => columns(n, vectors(warps).filter(|&width| n.next_multiple_of(width) <= threads * most))?,
+            };
+            let row = n.next_multiple_of(columns);
+            let rows = if few.is_some() { (1 << (block / row).max(1).ilog2()).min(64) } else { 1 };
+            // One block less has more registers, as long as a thread can have more.
+            let fewer = usize::from(more && resident > 1 && resident * threads * MOST_REGISTERS > REGISTERS);
+            let resident = resident - fewer;
+            let (ahead, weight) = (stays != Stays::Weight, stays != Stays::Next);
+            (rows * row <= threads * most).then_some(Held { rows, columns, warps, resident, ahead, weight })
+        })
     }
 }
 
@@ -298,9 +340,10 @@ fn launches(
     };
     let mut launches = Vec::new();
     match Division::of(of, n, storage, acc, machine) {
-        Division::Held { rows, columns, width, ahead } => {
+        Division::Held(Held { rows, columns, warps, resident, ahead, weight }) => {
             let tiles = count.div_ceil(rows);
-            let per_block = tiles.div_ceil(blocks(machine, Division::resident(width, n))).max(1);
+            // Where the compiler chooses, two blocks of a multiprocessor have the registers.
+            let per_block = tiles.div_ceil(blocks(machine, if resident == 0 { 2 } else { resident })).max(1);
             let parts = tiles.div_ceil(per_block).max(1);
             tensors.extend(sums.iter().map(|name| TensorSpec::new(name, acc, [parts, n], Role::Workspace)));
             let mut arguments = rows::arrays(tensors, cotangents);
@@ -308,8 +351,9 @@ fn launches(
             arguments.extend(rows::arrays(tensors, sums));
             arguments.extend(rows::arrays(tensors, &["dx"]));
             arguments.extend([eps, of_acc, int("ROWS", rows), int("TILES", per_block), int("COLUMNS", columns), int("N", n)]);
-            arguments.extend((width == Width::Wide).then_some(("AHEAD", Argument::Bool(ahead))));
-            launches.push(LaunchSpec::new(of.held(width), arguments, rows::grid(parts, 1)?));
+            arguments.extend([("AHEAD", Argument::Bool(ahead)), ("HELD", Argument::Bool(weight))]);
+            let launch = LaunchSpec::new(of.name(), arguments, rows::grid(parts, 1)?);
+            launches.push(LaunchSpec { warps: warps as u32, resident: resident as u32, ..launch });
         }
         Division::Columns => {
             let (rows, columns) = COLUMN_TILE;

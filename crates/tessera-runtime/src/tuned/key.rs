@@ -216,8 +216,8 @@ impl Kernel {
         let module = self.origin.unchosen(self.name(), &question.types, options).map_err(rejected)?;
         let space = self.origin.space(self.name()).map_err(rejected)?.map(|space| space.choices).unwrap_or_default();
         let mut asked = print_module(&module);
-        let CompileOptions { level, sharing, cluster, clusters, warps, .. } = options;
-        let _ = write!(asked, "{space:?} {level:?} {sharing:?} {cluster} {clusters} {warps}");
+        let CompileOptions { level, sharing, cluster, clusters, warps, resident, .. } = options;
+        let _ = write!(asked, "{space:?} {level:?} {sharing:?} {cluster} {clusters} {warps} {resident}");
         Ok(asked)
     }
 
