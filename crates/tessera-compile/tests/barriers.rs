@@ -356,7 +356,7 @@ const WITHOUT_DATA: [(&str, &str); 20] = [
 
 /// Barriers that no case, or none of a short run, shows to be needed: threads use what they have brought themselves, a loop before them has no
 /// rounds, or only other blocks could tell. Which thread brings what is decided by layouts and by the lowering, behind the pass.
-const OWN: [(&str, &str, Arch, usize); 49] = [
+const OWN: [(&str, &str, Arch, usize); 45] = [
     // Each warp writes the 16 rows of Q, a head's, that its part of the first product reads.
     ("attention.py", "few_queries_split", Arch::Sm90a, 19),
     ("attention_decode.py", "attention_decode", Arch::Sm90a, 37),

@@ -15,7 +15,7 @@ they are rounded well.
     bias_relu, bias_silu, bias_gelu   f(x + bias), one bias for all rows
 
 The gradient of a bias is a sum over rows, whose order never depends on how blocks are scheduled: a block adds up TILES tiles of rows and leaves what it
-has in `partials`. The one that finds in `arrived` that all others of its columns have come adds up what they left, and sets the count back to 0.
+has in `partials`, which a second launch adds up.
 """
 import cuda.tile as ct
 import tessera
@@ -263,7 +263,9 @@ def bias_forward(f, x, bias, y, ACC, TM, TN):
     ct.store(y, (i, j), f(biased(x, bias, i, j, ACC, TM, TN)).astype(y.dtype))
 
 
-def bias_gradient(slope, x, bias, dy, partials, arrived, dx, dbias, ACC, TM, TN, TILES, PARTS):
+def bias_gradient(slope, x, bias, dy, partials, dx, ACC, TM, TN, TILES):
+    # The sums' blocks have room beside this launch's, and wait until all of these have ended.
+    ct.grid_dependency_control_launch_dependents()
     columns = ct.cdiv(x.shape[1], TN)
     part, j = ct.bid(0) // columns, ct.bid(0) % columns
     first = part * TILES
@@ -275,13 +277,6 @@ def bias_gradient(slope, x, bias, dy, partials, arrived, dx, dbias, ACC, TM, TN,
         ct.store(dx, (i, j), d.astype(dx.dtype))
         sums = sums + d
     ct.store(partials, (part, j), ct.sum(sums, axis=0, keepdims=True))
-    if ct.atomic_add(arrived, j, 1) == partials.shape[0] - 1:
-        ct.store(arrived, (j,), ct.zeros((1,), arrived.dtype))
-        total = ct.zeros((1, TN), ACC)
-        for k in range(ct.cdiv(partials.shape[0], PARTS)):
-            parts = ct.load(partials, (k, j), (PARTS, TN), padding_mode=ct.PaddingMode.ZERO)
-            total = total + ct.sum(parts, axis=0, keepdims=True)
-        ct.store(dbias, (j,), total.reshape((TN,)).astype(dbias.dtype))
 
 
 @tessera.kernel
@@ -290,9 +285,8 @@ def bias_relu(x, bias, y, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constan
 
 
 @tessera.kernel
-def bias_relu_backward(x, bias, dy, partials, arrived, dx, dbias, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constant[int],
-                       TILES: ct.Constant[int], PARTS: ct.Constant[int]):
-    bias_gradient(lambda t: ct.where(t > 0.0, 1.0, 0.0), x, bias, dy, partials, arrived, dx, dbias, ACC, TM, TN, TILES, PARTS)
+def bias_relu_backward(x, bias, dy, partials, dx, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constant[int], TILES: ct.Constant[int]):
+    bias_gradient(lambda t: ct.where(t > 0.0, 1.0, 0.0), x, bias, dy, partials, dx, ACC, TM, TN, TILES)
 
 
 @tessera.kernel
@@ -301,9 +295,8 @@ def bias_silu(x, bias, y, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constan
 
 
 @tessera.kernel
-def bias_silu_backward(x, bias, dy, partials, arrived, dx, dbias, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constant[int],
-                       TILES: ct.Constant[int], PARTS: ct.Constant[int]):
-    bias_gradient(silu_slope, x, bias, dy, partials, arrived, dx, dbias, ACC, TM, TN, TILES, PARTS)
+def bias_silu_backward(x, bias, dy, partials, dx, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constant[int], TILES: ct.Constant[int]):
+    bias_gradient(silu_slope, x, bias, dy, partials, dx, ACC, TM, TN, TILES)
 
 
 @tessera.kernel
@@ -312,6 +305,5 @@ def bias_gelu(x, bias, y, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constan
 
 
 @tessera.kernel
-def bias_gelu_backward(x, bias, dy, partials, arrived, dx, dbias, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constant[int],
-                       TILES: ct.Constant[int], PARTS: ct.Constant[int]):
-    bias_gradient(gelu_slope, x, bias, dy, partials, arrived, dx, dbias, ACC, TM, TN, TILES, PARTS)
+def bias_gelu_backward(x, bias, dy, partials, dx, ACC: ct.Constant, TM: ct.Constant[int], TN: ct.Constant[int], TILES: ct.Constant[int]):
+    bias_gradient(gelu_slope, x, bias, dy, partials, dx, ACC, TM, TN, TILES)

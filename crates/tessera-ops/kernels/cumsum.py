@@ -1,7 +1,7 @@
 """Running sums along rows, from the first element on or, BACK, from the last one, in ACC.
 
-Short rows lie in registers. Long ones are cut into parts of TILES pieces: one launch leaves the sum of each part, a second one adds to a part's
-running sums those of the parts before it, in their order. Where rows are many, a part is a row.
+Short rows lie in registers, WIDTH elements of them, zeros behind their ends. Long ones are cut into parts of TILES pieces: one launch leaves the
+sum of each part, a second one adds to a part's running sums those of the parts before it, in their order. Where rows are many, a part is a row.
 """
 import cuda.tile as ct
 import tessera
@@ -10,9 +10,9 @@ ZERO = ct.PaddingMode.ZERO
 
 
 @tessera.kernel
-def cumsum_rows(x, y, BACK: ct.Constant[bool], ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int]):
+def cumsum_rows(x, y, BACK: ct.Constant[bool], ACC: ct.Constant, ROWS: ct.Constant[int], WIDTH: ct.Constant[int]):
     i = ct.bid(0)
-    v = ct.load(x, (i, 0), (ROWS, N), padding_mode=ZERO).astype(ACC)
+    v = ct.load(x, (i, 0), (ROWS, WIDTH), padding_mode=ZERO).astype(ACC)
     ct.store(y, (i, 0), ct.cumsum(v, axis=1, reverse=BACK).astype(y.dtype))
 
 

@@ -213,14 +213,8 @@ pub(super) const CASES: &[Case] = &[
         TALL,
         "",
         &[
-            edit(
-                "the first block of a column alone counts",
-                &[(
-                    "(k, j), (PARTS, TN), padding_mode=ct.PaddingMode.ZERO)\n            total = total + ct.sum(parts",
-                    "(k, j), (1, TN), padding_mode=ct.PaddingMode.ZERO)\n            total = total + ct.sum(parts",
-                )],
-            ),
-            edit("the last block but one finishes", &[("partials.shape[0] - 1:", "partials.shape[0] - 2:")]),
+            edit("the last tile of a block alone counts", &[("sums = sums + d", "sums = d")]),
+            edit("all blocks leave their sums in one place", &[("ct.store(partials, (part, j)", "ct.store(partials, (0, j)")]),
         ],
     ),
     case(
@@ -235,7 +229,10 @@ pub(super) const CASES: &[Case] = &[
                     "sums = sums + ct.load(dy, (i, j), (TM, TN), padding_mode=ct.PaddingMode.ZERO).astype(ACC)",
                 )],
             ),
-            edit("the count is not set back", &[("ct.zeros((1,), arrived.dtype)", "ct.ones((1,), arrived.dtype)")]),
+            edit(
+                "the first rows of a tile alone have a part",
+                &[("ct.sum(sums, axis=0", "ct.sum(sums * (ct.arange(TM)[:, None] < 1), axis=0")],
+            ),
         ],
     ),
     case(

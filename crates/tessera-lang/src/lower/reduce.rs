@@ -155,18 +155,7 @@ impl Lowerer<'_> {
         let original = tile.shape.clone();
         let axes = self.reduction_axes(&args.at(1), original.len())?;
         for (done, &axis) in axes.iter().enumerate() {
-            let tiles = [tile.clone()];
-            let what = Combination {
-                kind: "reduction",
-                tiles: &tiles,
-                identities: &[identity],
-                axis: axis - done,
-                reverse: false,
-                span: args.call,
-            };
-            let mut results =
-                self.combine(&what, |lowerer, a, b| Ok(vec![lowerer.arith_tiles(op, &a[0], &b[0], mode, args.call)?]))?;
-            tile = results.remove(0);
+            tile = self.along(&tile, axis - done, (op, mode), identity, args.call)?;
         }
         Ok(Val::Tile(self.kept(tile, &original, &axes, keepdims)))
     }
@@ -190,6 +179,18 @@ impl Lowerer<'_> {
         Ok(Val::Tile(results.remove(0)))
     }
 
+    fn select(&mut self, condition: &Tile, yes: &Tile, no: &Tile) -> Tile {
+        self.emit_tile(ScheduleOp::Select {}, &[condition.value, yes.value, no.value], yes.dtype, yes.shape.clone())
+    }
+
+    /// The reduction of a tile along an axis by an operation.
+    fn along(&mut self, tile: &Tile, axis: usize, (op, mode): (Arith, FloatMode), identity: Num, span: Span) -> Res<Tile> {
+        let tiles = std::slice::from_ref(tile);
+        let what = Combination { kind: "reduction", tiles, identities: &[identity], axis, reverse: false, span };
+        let mut results = self.combine(&what, |lowerer, a, b| Ok(vec![lowerer.arith_tiles(op, &a[0], &b[0], mode, span)?]))?;
+        Ok(results.remove(0))
+    }
+
     /// `argmax`, `argmin`: the smallest index among equal values; NaN loses unless it propagates.
     pub(crate) fn arg_extreme(&mut self, builtin: Builtin, args: &Args) -> Res<Val> {
         let mut tile = self.reducible(&args.at(0), builtin.row().name)?;
@@ -210,43 +211,31 @@ impl Lowerer<'_> {
         let counter = self.reshape_to(counter, along);
         let shape = tile.shape.clone();
         let indices = self.broadcast(counter, &shape);
-        let greatest = builtin == Builtin::ArgMax;
-        // Equal to what is worst, it loses by its index.
-        let worst = identity(if greatest { Arith::Max } else { Arith::Min }, tile.dtype, propagate);
-        let better = if greatest { CompareOp::Gt } else { CompareOp::Lt };
-        let tiles = [tile, indices];
-        let what = Combination {
-            kind: "reduction",
-            tiles: &tiles,
-            identities: &[worst, Num::Int(i128::from(i32::MAX))],
-            axis,
-            reverse: false,
-            span: args.call,
-        };
-        let mut results = self.combine(&what, |lowerer, a, b| {
-            let (x, y) = (&a[0], &b[0]);
-            let mut wins = lowerer.compare_tiles(better, x, y);
-            let mut equal = lowerer.compare_tiles(CompareOp::Eq, x, y);
-            if x.dtype.is_float() {
-                let x_nan = lowerer.compare_tiles(CompareOp::Ne, x, x);
-                let y_nan = lowerer.compare_tiles(CompareOp::Ne, y, y);
-                let (bad, good) = if propagate { (&x_nan, y) } else { (&y_nan, x) };
-                let number = lowerer.compare_tiles(CompareOp::Eq, good, good);
-                let by_nan = lowerer.bitwise_tiles(BinaryOp::And, bad, &number);
-                wins = lowerer.bitwise_tiles(BinaryOp::Or, &wins, &by_nan);
-                let both = lowerer.bitwise_tiles(BinaryOp::And, &x_nan, &y_nan);
-                equal = lowerer.bitwise_tiles(BinaryOp::Or, &equal, &both);
-            }
-            let first = lowerer.compare_tiles(CompareOp::Lt, &a[1], &b[1]);
-            let tie = lowerer.bitwise_tiles(BinaryOp::And, &equal, &first);
-            let takes = lowerer.bitwise_tiles(BinaryOp::Or, &wins, &tie);
-            Ok((0..2)
-                .map(|i| {
-                    lowerer.emit_tile(ScheduleOp::Select {}, &[takes.value, a[i].value, b[i].value], a[i].dtype, Shape::new())
-                })
-                .collect())
-        })?;
-        let index = results.remove(1);
+        // The extreme alone is found first, in an instruction an element where pairs of both take twenty; then the first place that has it.
+        let op = if builtin == Builtin::ArgMax { Arith::Max } else { Arith::Min };
+        let mode = FloatMode { rounding: None, flush_to_zero: false, propagate_nan: propagate };
+        let extreme = self.along(&tile, axis, (op, mode), identity(op, tile.dtype, propagate), args.call)?;
+        let one = shape.iter().enumerate().map(|(i, &extent)| if i == axis { 1 } else { extent }).collect();
+        let extreme = self.reshape_to(extreme, one);
+        let extreme = self.broadcast(extreme, &shape);
+        let mut has_it = self.compare_tiles(CompareOp::Eq, &tile, &extreme);
+        let of_nan = tile.dtype.is_float();
+        if of_nan && propagate {
+            let is_nan = self.compare_tiles(CompareOp::Ne, &tile, &tile);
+            has_it = self.bitwise_tiles(BinaryOp::Or, &has_it, &is_nan);
+        }
+        let last = Num::Int(i128::from(i32::MAX));
+        let nowhere = self.constant(last, DType::I32, shape.clone(), args.call)?;
+        let places = self.select(&has_it, &indices, &nowhere);
+        let exact = FloatMode { rounding: None, flush_to_zero: false, propagate_nan: false };
+        let mut index = self.along(&places, axis, (Arith::Min, exact), last, args.call)?;
+        if of_nan && !propagate {
+            // Nothing is there but NaN, of which the first is taken.
+            let nowhere = self.constant(last, DType::I32, index.shape.clone(), args.call)?;
+            let zero = self.constant(Num::Int(0), DType::I32, index.shape.clone(), args.call)?;
+            let none = self.compare_tiles(CompareOp::Eq, &index, &nowhere);
+            index = self.select(&none, &zero, &index);
+        }
         Ok(Val::Tile(self.kept(index, &original, &axes, keepdims)))
     }
 

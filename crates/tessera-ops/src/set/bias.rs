@@ -15,7 +15,7 @@ use crate::operator::{
 };
 use crate::problem::Problem;
 use crate::set::activations::{self, WIDE};
-use crate::set::{pointwise, rows};
+use crate::set::{norm_backward, pointwise, rows};
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
 
@@ -210,23 +210,25 @@ fn backward(
         TensorSpec::new("bias", storage, [n], Role::Input),
         TensorSpec::new("dy", storage, [count, n], Role::Input),
         TensorSpec::new("partials", acc, [parts, n], Role::Workspace),
-        TensorSpec::new("arrived", DType::I32, [across], Role::Counter),
         TensorSpec::new("dx", storage, [count, n], Role::Output),
         TensorSpec::new("dbias", storage, [n], Role::Output),
     ];
-    let mut arguments = named(&tensors, acc);
-    let at_once = parts.next_power_of_two().min(4096 / columns).max(1);
-    let numbers = [("TM", tile_rows), ("TN", columns), ("TILES", per_block), ("PARTS", at_once)];
+    let mut arguments = named(&tensors[..5], acc);
+    let numbers = [("TM", tile_rows), ("TN", columns), ("TILES", per_block)];
     arguments.extend(numbers.map(|(name, number)| (name, Argument::Int(number as i64))));
+    let sums = vec![("dweights", Argument::Tensor(3)), ("dweight", Argument::Tensor(5))];
     let bytes = packed_bytes(storage, (count * n) as u64);
     let line = packed_bytes(storage, n as u64);
     Ok(Plan {
         outputs: vec![
-            OutputRows { tensor: 5, rows: count, row_len: n, exact: false },
-            OutputRows { tensor: 6, rows: 1, row_len: n, exact: false },
+            OutputRows { tensor: 4, rows: count, row_len: n, exact: false },
+            OutputRows { tensor: 5, rows: 1, row_len: n, exact: false },
         ],
         tensors,
-        launches: vec![LaunchSpec::new(kernel, arguments, rows::grid(parts * across, 1)?)],
+        launches: vec![
+            LaunchSpec::new(kernel, arguments, rows::grid(parts * across, 1)?),
+            norm_backward::sums_of_parts(sums, n)?.of_file(norm_backward::FILE),
+        ],
         work: work(2 * bytes + line, bytes + line, activation.flops()[1] * (count * n) as u64),
         exact_lane: false,
         reference: Box::new(Biased { activation, count, n, out: storage, acc, gradient: true }),

@@ -87,7 +87,7 @@ const PARTS: usize = 256;
 
 fn launches(case: &Case, tensors: &mut Vec<TensorSpec>, back: bool) -> Result<Vec<LaunchSpec>, Unsupported> {
     let [x, y] = [("x", Argument::Tensor(0)), ("y", Argument::Tensor(1))];
-    let constants = [("BACK", Argument::Bool(back)), case.acc_argument(), int("N", case.n)];
+    let constants = [("BACK", Argument::Bool(back)), case.acc_argument()];
     let scale = case.acc.bits() as usize / 32;
     let multiprocessors = match case.machine {
         Machine::Gpu(arch) if case.n * scale > WHOLE => arch.multiprocessors() as usize,
@@ -95,6 +95,9 @@ fn launches(case: &Case, tensors: &mut Vec<TensorSpec>, back: bool) -> Result<Ve
             let division = Division::whole(case.n, case.storage, case.machine);
             let mut arguments = vec![x, y];
             arguments.extend(constants);
+            // On a GPU sums go over levels of threads' vectors, lanes and warps, which are powers of two.
+            let width = if case.machine == Machine::Cpu { case.n } else { case.n.next_power_of_two() };
+            arguments.push(int("WIDTH", width));
             arguments.extend(division.rows().map(|rows| int("ROWS", rows)));
             return Ok(vec![LaunchSpec::new("cumsum_rows", arguments, division.grid(case.rows)?)]);
         }
@@ -117,6 +120,7 @@ fn launches(case: &Case, tensors: &mut Vec<TensorSpec>, back: bool) -> Result<Ve
     }
     let mut arguments = vec![x, sums, y, int("PARTS", parts)];
     arguments.extend(constants);
+    arguments.push(int("N", case.n));
     arguments.extend(sizes);
     launches.push(LaunchSpec::new("cumsum_parts", arguments, grid));
     Ok(launches)
