@@ -231,7 +231,7 @@ pub(super) const CASES: &[Case] = &[
             ),
             edit(
                 "the first rows of a tile alone have a part",
-                &[("ct.sum(sums, axis=0", "ct.sum(sums * (ct.arange(TM)[:, None] < 1), axis=0")],
+                &[("ct.sum(sums, axis=0", "ct.sum(sums * (ct.arange(TM, dtype=ct.int32)[:, None] < 1), axis=0")],
             ),
         ],
     ),
