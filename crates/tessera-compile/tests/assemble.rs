@@ -102,7 +102,7 @@ const OPEN: [Open; 18] = [
     (["group_norm_backward", "group_norm_backward"], &["bf16", "fp16"], ALL, Excused::Spills(404)),
     // Rows of 16,384 and two sums of them, or of 8192 in 32 bits and what is added, in 65,536 registers: they would be read twice otherwise.
     (["layer_norm_backward", "layer_norm_backward"], &["bf16", "fp16"], ALL, Excused::Spills(688)),
-    (["add_layer_norm_backward", "add_layer_norm_backward"], &["bf16", "fp16"], ALL, Excused::Spills(1008)),
+    (["add_layer_norm_backward", "add_layer_norm_backward"], &["bf16", "fp16", "fp32"], ALL, Excused::Spills(736)),
     (["add_rms_norm_backward", "add_rms_norm_backward"], &["bf16", "fp16", "fp32"], ALL, Excused::Spills(104)),
     // The logarithm's registers, beside a piece that is on its way.
     (["log_softmax", "log_softmax_pieces"], &["bf16", "fp16"], &[Arch::Sm80], Excused::Spills(64)),

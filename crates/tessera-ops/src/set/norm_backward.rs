@@ -153,8 +153,20 @@ struct Held {
     weight: bool,
 }
 
-/// A block that can hold rows: warps, elements of rows that each of its threads has at most, blocks that a multiprocessor holds of it.
-type Block = (usize, usize, usize, Stays);
+/// A block that can hold rows.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    warps: usize,
+    /// Elements of rows that each of its threads has at most.
+    most: usize,
+    /// Blocks that a multiprocessor holds of it.
+    resident: usize,
+    stays: Stays,
+}
+
+const fn block(warps: usize, most: usize, resident: usize, stays: Stays) -> Block {
+    Block { warps, most, resident, stays }
+}
 
 /// What stays in registers beside the rows and the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,21 +179,22 @@ enum Stays {
     Weight,
 }
 
-/// Blocks in the order in which they are tried. Few threads with many elements are fastest: their sums cross fewer warps, and 255 registers hold what
-/// 128 would have to make again. (Of 16 bits, in us of 16384 x 4096: LayerNorm's by four warps 108, by eight 124; before, by 8192 columns 178.)
+/// Blocks of elements of 16 bits, in the order in which they are tried. Few threads with many elements are fastest: sums cross fewer warps, and 255 registers
+/// hold what 128 would have to make again (layer norm's of 16384 x 4096 by four warps 108 us, by eight 124).
 const NARROW_BLOCKS: &[Block] = &[
-    (4, 24, 4, Stays::Both),
-    (4, 32, 3, Stays::Both),
-    (4, 40, 2, Stays::Both),
-    (8, 32, 2, Stays::Both),
-    (16, 32, 1, Stays::Both),
+    block(4, 24, 4, Stays::Both),
+    block(4, 32, 3, Stays::Both),
+    block(4, 40, 2, Stays::Both),
+    block(8, 32, 2, Stays::Both),
+    block(16, 32, 1, Stays::Both),
 ];
 const NARROW_CENTRED_BLOCKS: &[Block] =
-    &[(4, 32, 2, Stays::Both), (8, 32, 1, Stays::Both), (8, 44, 1, Stays::Next), (16, 32, 1, Stays::Weight)];
+    &[block(4, 32, 2, Stays::Both), block(8, 32, 1, Stays::Both), block(8, 44, 1, Stays::Next), block(16, 32, 1, Stays::Weight)];
 /// The same of elements of 32 bits.
 const WIDE_BLOCKS: &[Block] =
-    &[(4, 16, 3, Stays::Both), (4, 32, 2, Stays::Both), (8, 32, 1, Stays::Both), (16, 20, 1, Stays::Weight)];
-const WIDE_CENTRED_BLOCKS: &[Block] = &[(4, 16, 3, Stays::Both), (8, 24, 1, Stays::Both), (16, 16, 1, Stays::Weight)];
+    &[block(4, 16, 3, Stays::Both), block(4, 32, 2, Stays::Both), block(8, 32, 1, Stays::Both), block(16, 20, 1, Stays::Weight)];
+const WIDE_CENTRED_BLOCKS: &[Block] =
+    &[block(4, 16, 3, Stays::Both), block(8, 24, 1, Stays::Both), block(16, 16, 1, Stays::Weight)];
 
 /// Registers of a multiprocessor, and those that a thread has at most.
 const REGISTERS: usize = 65536;
@@ -245,20 +258,20 @@ impl Held {
         let vectors = |warps: usize| [8, 4].into_iter().skip(usize::from(!narrow)).map(move |vector| 32 * warps * vector);
         // Elements that lie anywhere are moved one by one, each through a register of its own; and what is added is there beside a row.
         let more = of.added || !(n * storage.bits() as usize).is_multiple_of(rows::VECTOR_BITS);
-        let block = 32 * blocks[0].0 * short;
-        let few = (2 * n <= block).then(|| {
+        let whole = 32 * blocks[0].warps * short;
+        let few = (2 * n <= whole).then(|| {
             let widest = (n.next_power_of_two() / 2).max(FEWEST).min(vectors(4).max().unwrap_or(FEWEST));
             let narrower = (0..).map(move |halved| widest >> halved);
             columns(n, narrower.take_while(|&width| width >= FEWEST.max(n / MOST_TILES)))
         });
-        blocks.iter().find_map(|&(warps, most, resident, stays)| {
+        blocks.iter().find_map(|&Block { warps, most, resident, stays }| {
             let threads = 32 * warps;
             let columns = match few {
                 Some(few) => few?,
                 None => columns(n, vectors(warps).filter(|&width| n.next_multiple_of(width) <= threads * most))?,
             };
             let row = n.next_multiple_of(columns);
-            let rows = if few.is_some() { (1 << (block / row).max(1).ilog2()).min(64) } else { 1 };
+            let rows = if few.is_some() { (1 << (whole / row).max(1).ilog2()).min(64) } else { 1 };
             // One block less has more registers, as long as a thread can have more.
             let fewer = usize::from(more && resident > 1 && resident * threads * MOST_REGISTERS > REGISTERS);
             let resident = resident - fewer;
