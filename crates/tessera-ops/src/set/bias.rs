@@ -151,11 +151,15 @@ fn draw(draw: &mut Draw<'_>) -> Problem {
     problem(rows, n)
 }
 
+/// Warps of a block where rows are added up, and blocks that a multiprocessor shall hold: with as many registers as it would like, two or three fit.
+const WARPS: u32 = 8;
+const RESIDENT: u32 = 4;
+
 /// Columns of a tile, rows of it, and blocks that share the rows of a column where they are added up.
 fn tiles(count: usize, n: usize, machine: Machine) -> [usize; 3] {
     let (widest, elements, blocks) = match machine {
         Machine::Cpu => (4096, 16384, 8),
-        Machine::Gpu(arch) => (512, 4096, 4 * arch.multiprocessors() as usize),
+        Machine::Gpu(arch) => (512, 4096, (RESIDENT * arch.multiprocessors()) as usize),
     };
     let columns = n.next_power_of_two().min(widest);
     let rows = (elements / columns).min(count.next_power_of_two());
@@ -216,6 +220,10 @@ fn backward(
     let mut arguments = named(&tensors[..5], acc);
     let numbers = [("TM", tile_rows), ("TN", columns), ("TILES", per_block)];
     arguments.extend(numbers.map(|(name, number)| (name, Argument::Int(number as i64))));
+    let (warps, resident) = match machine {
+        Machine::Gpu(_) if acc.bits() == 32 => (WARPS, RESIDENT),
+        Machine::Gpu(_) | Machine::Cpu => (0, 0),
+    };
     let sums = vec![("dweights", Argument::Tensor(3)), ("dweight", Argument::Tensor(5))];
     let bytes = packed_bytes(storage, (count * n) as u64);
     let line = packed_bytes(storage, n as u64);
@@ -226,7 +234,7 @@ fn backward(
         ],
         tensors,
         launches: vec![
-            LaunchSpec::new(kernel, arguments, rows::grid(parts * across, 1)?),
+            LaunchSpec { warps, resident, ..LaunchSpec::new(kernel, arguments, rows::grid(parts * across, 1)?) },
             norm_backward::sums_of_parts(sums, n)?.of_file(norm_backward::FILE),
         ],
         work: work(2 * bytes + line, bytes + line, activation.flops()[1] * (count * n) as u64),

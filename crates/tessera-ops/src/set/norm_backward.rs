@@ -162,10 +162,12 @@ struct Block {
     /// Blocks that a multiprocessor holds of it.
     resident: usize,
     stays: Stays,
+    /// Each row is a warp's: what crosses warps takes registers, too.
+    alone: bool,
 }
 
 const fn block(warps: usize, most: usize, resident: usize, stays: Stays) -> Block {
-    Block { warps, most, resident, stays }
+    Block { warps, most, resident, stays, alone: false }
 }
 
 /// What stays in registers beside the rows and the sums.
@@ -188,8 +190,13 @@ const NARROW_BLOCKS: &[Block] = &[
     block(8, 32, 2, Stays::Both),
     block(16, 32, 1, Stays::Both),
 ];
-const NARROW_CENTRED_BLOCKS: &[Block] =
-    &[block(4, 32, 2, Stays::Both), block(8, 32, 1, Stays::Both), block(8, 44, 1, Stays::Next), block(16, 32, 1, Stays::Weight)];
+const NARROW_CENTRED_BLOCKS: &[Block] = &[
+    Block { alone: true, ..block(4, 24, 3, Stays::Both) },
+    block(4, 32, 2, Stays::Both),
+    block(8, 32, 1, Stays::Both),
+    block(8, 44, 1, Stays::Next),
+    block(16, 32, 1, Stays::Weight),
+];
 /// The same of elements of 32 bits.
 const WIDE_BLOCKS: &[Block] =
     &[block(4, 16, 3, Stays::Both), block(4, 32, 2, Stays::Both), block(8, 32, 1, Stays::Both), block(16, 20, 1, Stays::Weight)];
@@ -205,6 +212,8 @@ const SHORT: [usize; 2] = [32, 16];
 /// Columns of a tile at least, where a row has so many, and tiles of such a row at most: in more each thread has few elements of each.
 const FEWEST: usize = 32;
 const MOST_TILES: usize = 4;
+/// Columns of a tile that a warp has alone: a vector a lane.
+const WARP_COLUMNS: usize = 256;
 /// Columns that may lie beyond a row's end: a part in so many.
 const BEYOND: usize = 7;
 
@@ -264,12 +273,15 @@ impl Held {
             let narrower = (0..).map(move |halved| widest >> halved);
             columns(n, narrower.take_while(|&width| width >= FEWEST.max(n / MOST_TILES)))
         });
-        blocks.iter().find_map(|&Block { warps, most, resident, stays }| {
+        blocks.iter().find_map(|&Block { warps, most, resident, stays, alone }| {
             let threads = 32 * warps;
             let columns = match few {
                 Some(few) => few?,
                 None => columns(n, vectors(warps).filter(|&width| n.next_multiple_of(width) <= threads * most))?,
             };
+            if alone && columns > WARP_COLUMNS {
+                return None;
+            }
             let row = n.next_multiple_of(columns);
             let rows = if few.is_some() { (1 << (whole / row).max(1).ilog2()).min(64) } else { 1 };
             // One block less has more registers, as long as a thread can have more.
