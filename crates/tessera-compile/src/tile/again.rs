@@ -68,13 +68,14 @@ fn in_loops(func: &mut Func, units: &Units) -> bool {
         .filter(|&op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::For { .. })))
         .map(|op| func.ops[op].regions[0])
         .collect();
+    let before = func.ops.len();
     let mut number = 0;
     for body in bodies {
         if residence::held_in_loop(func, body) > registers {
             number = behind_each(func, body, HELD_IN_LOOP, number);
         }
     }
-    number > 0
+    func.ops.len() > before
 }
 
 /// Behind each reduction among a block's own operations, which are counted from a number on; the next number.

@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
-use tessera_types::{DType, ErrorModel, Policy};
+use tessera_types::{Arch, DType, ErrorModel, Policy};
 
 use crate::element::{storable, sum, underflow};
 use crate::operator::{
@@ -203,10 +203,6 @@ const WIDE_BLOCKS: &[Block] =
 const WIDE_CENTRED_BLOCKS: &[Block] =
     &[block(4, 16, 3, Stays::Both), block(8, 24, 1, Stays::Both), block(16, 16, 1, Stays::Weight)];
 
-/// Registers of a multiprocessor, and those that a thread has at most.
-const REGISTERS: usize = 65536;
-const MOST_REGISTERS: usize = 255;
-
 /// Elements of the rows of a block of four warps, for each thread, where one row has fewer: of 16 bits, of 32.
 const SHORT: [usize; 2] = [32, 16];
 /// Columns of a tile at least, where a row has so many, and tiles of such a row at most: in more each thread has few elements of each.
@@ -243,7 +239,7 @@ impl Division {
         match machine {
             Machine::Cpu if n <= 1 << 16 => alone((TILE / width).clamp(1, 16), false, weight),
             Machine::Cpu => Division::Columns,
-            Machine::Gpu(_) if acc.bits() == 32 => Held::of(of, n, storage).map_or(Division::Columns, Division::Held),
+            Machine::Gpu(arch) if acc.bits() == 32 => Held::of(of, n, storage, arch).map_or(Division::Columns, Division::Held),
             Machine::Gpu(_) => match 4 * width {
                 words if words <= TILE => alone((TILE / (2 * words)).clamp(1, 64), true, weight),
                 words if words <= HELD => alone(1, false, weight),
@@ -255,7 +251,8 @@ impl Division {
 
 impl Held {
     /// Rows of `n` elements that are added up in 32 bits; none where no block holds one.
-    fn of(of: Of, n: usize, storage: DType) -> Option<Held> {
+    fn of(of: Of, n: usize, storage: DType, arch: Arch) -> Option<Held> {
+        let limits = arch.limits();
         let narrow = storage.bits() <= 16;
         let (blocks, short) = match (of.centre, narrow) {
             (Centre::Zero, true) => (NARROW_BLOCKS, SHORT[0]),
@@ -285,7 +282,8 @@ impl Held {
             let row = n.next_multiple_of(columns);
             let rows = if few.is_some() { (1 << (whole / row).max(1).ilog2()).min(64) } else { 1 };
             // One block less has more registers, as long as a thread can have more.
-            let fewer = usize::from(more && resident > 1 && resident * threads * MOST_REGISTERS > REGISTERS);
+            let most_registers = resident * threads * limits.registers_per_thread as usize;
+            let fewer = usize::from(more && resident > 1 && most_registers > limits.registers_per_sm as usize);
             let resident = resident - fewer;
             let (ahead, weight) = (stays != Stays::Weight, stays != Stays::Next);
             (rows * row <= threads * most).then_some(Held { rows, columns, warps, resident, ahead, weight })
