@@ -11,6 +11,7 @@
 //! | `muli %i, 64` | divisible by 64 |
 //! | the counter of `for 0, %n, 32` | `0 <= k < n`, divisible by 32 |
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::attrs::{Assumption, Rounding, Signedness};
 use tessera_ir::{
@@ -78,12 +79,15 @@ impl Fact {
 /// Facts about every value of a function.
 pub struct Facts {
     facts: Vec<Fact>,
+    /// Where loops' counters begin, and by how much they go up.
+    counters: FxHashMap<Value, (Value, Value)>,
 }
 
 impl Facts {
     /// Gathers facts in one pass over the function.
     pub fn of(func: &Func) -> Facts {
-        let mut facts = Facts { facts: func.values.ids().map(|value| Fact::of_type(func.ty(value))).collect() };
+        let facts = func.values.ids().map(|value| Fact::of_type(func.ty(value))).collect();
+        let mut facts = Facts { facts, counters: FxHashMap::default() };
         facts.arguments(func);
         facts.block(func, func.body);
         facts
@@ -92,6 +96,11 @@ impl Facts {
     /// What is known about a value.
     pub fn fact(&self, value: Value) -> Fact {
         self.facts.get(value.index()).copied().unwrap_or(Fact::NOTHING)
+    }
+
+    /// Where a loop's counter begins, and by how much it goes up in each round.
+    pub fn counter(&self, value: Value) -> Option<(Value, Value)> {
+        self.counters.get(&value).copied()
     }
 
     /// True when every element (or address, in bytes) is a multiple of `divisor`.
@@ -144,6 +153,7 @@ impl Facts {
         match kind {
             ScheduleOp::For { unsigned, .. } => {
                 let body = data.regions[0];
+                self.counters.insert(func.blocks[body].args[0], (data.one(0), data.one(2)));
                 let (lower, upper, step) = (self.fact(data.one(0)), self.fact(data.one(1)), self.fact(data.one(2)));
                 if !unsigned || (lower.is_non_negative() && upper.is_non_negative()) {
                     let greatest = upper.greatest.saturating_sub(1).max(lower.least);

@@ -63,19 +63,20 @@ impl ViewFacts {
                 && let Some(&value) = strides.next()
             {
                 known.strides[dim] = facts.fact(value).divisor;
-                known.steps[dim] = Some(Residue::of(func, value));
+                known.steps[dim] = Some(Residue::of(func, facts, value));
             }
         }
         known
     }
 
     /// Where the tile at an index begins: elements from the array's base on, where a maker of the view gives its strides.
-    pub fn corner(&self, func: &Func, ty: &TileViewType, index: &[Value]) -> Option<Residue> {
-        let mut corner = Residue::default();
+    pub fn corner(&self, func: &Func, facts: &Facts, ty: &TileViewType, index: &[Value]) -> Option<Residue> {
+        let mut corner = Residue::number(0);
         for (position, &value) in index.iter().enumerate() {
             let step = step_of(ty, position);
             let stride = self.steps[ty.dim_map[position] as usize].as_ref()?;
-            corner = corner.plus(&Residue::of(func, value).times(&Residue::number(step as i64)).times(stride));
+            corner =
+                corner.plus(&Residue::of(func, facts, value).times(&Residue::number(step as i64), facts).times(stride, facts));
         }
         Some(corner)
     }
@@ -83,7 +84,7 @@ impl ViewFacts {
     /// What divides the address of the tile at an index, in bytes.
     pub fn alignment(&self, func: &Func, facts: &Facts, ty: &TileViewType, index: &[Value]) -> u64 {
         let bytes = u64::from(ty.tensor.elem.bits()).div_ceil(8);
-        let divisor = self.corner(func, ty, index).map_or(1, |corner| corner.divisor(facts));
+        let divisor = self.corner(func, facts, ty, index).map_or(1, |corner| corner.divisor(facts));
         self.align.min(divisor * bytes)
     }
 

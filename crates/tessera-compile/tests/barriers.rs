@@ -356,7 +356,7 @@ const WITHOUT_DATA: [(&str, &str); 20] = [
 
 /// Barriers that no case, or none of a short run, shows to be needed: threads use what they have brought themselves, a loop before them has no
 /// rounds, or only other blocks could tell. Which thread brings what is decided by layouts and by the lowering, behind the pass.
-const OWN: [(&str, &str, Arch, usize); 45] = [
+const OWN: [(&str, &str, Arch, usize); 49] = [
     // Each warp writes the 16 rows of Q, a head's, that its part of the first product reads.
     ("attention.py", "few_queries_split", Arch::Sm90a, 19),
     ("attention_decode.py", "attention_decode", Arch::Sm90a, 37),
@@ -396,6 +396,11 @@ const OWN: [(&str, &str, Arch, usize); 45] = [
     ("channel_norm.py", "batch_sums", Arch::Sm90a, 255),
     ("reduce.py", "reduce_columns", Arch::Sm80, 146),
     ("reduce.py", "reduce_columns", Arch::Sm90a, 146),
+    // Before a block's next row: the cases have fewer rows than the device has blocks.
+    ("add_norm.py", "add_rms_norm_alike", Arch::Sm80, 59),
+    ("add_norm.py", "add_rms_norm_alike", Arch::Sm90a, 59),
+    ("rms_norm.py", "rms_norm_alike", Arch::Sm80, 34),
+    ("rms_norm.py", "rms_norm_alike", Arch::Sm90a, 34),
     // Before the next strip of results: the short run's case has one column.
     ("sparse24.py", "product", Arch::Sm80, 227),
     // The barrier of a round: each thread reads what it has brought itself, and factors go to the product through buffers of their own.

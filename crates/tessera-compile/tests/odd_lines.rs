@@ -45,6 +45,31 @@ const IN_PLACE: &str = "    v = ct.load(y, (i, 0), (1, N)).astype(ACC)
 const DOUBLED: &str = "    ct.store(y, (i, 0), (ct.load(y, (i, 0), (1, N)).astype(ACC) * 2.0).astype(y.dtype))
 ";
 
+/// Rows 16 apart, the next one on its way, and a weight that is held meanwhile.
+const ALIKE: &str = "    b = ct.load(w, (0,), (N,))
+    v = ct.load(x, (i, 0), (1, N), padding_mode=ct.PaddingMode.ZERO)
+    for k in range(i, x.shape[0], 16):
+        next = ct.load(x, (k + 16, 0), (1, N), padding_mode=ct.PaddingMode.ZERO)
+        u = v.astype(ACC)
+        ct.store(y, (k, 0), (u * ct.max(u, axis=1, keepdims=True) + b.astype(ACC)).astype(y.dtype))
+        v = next
+";
+
+/// Sums over such rows, by columns, and twice as many sums of a row at once.
+const SUMMED: &str = "    sums = ct.zeros((1, N), ACC)
+    for k in range(i, x.shape[0], 16):
+        v = ct.load(x, (k, 0), (1, N)).astype(ACC)
+        low, high = ct.reduce((v, v), 1, lambda a, b, c, d: (min(a, c), max(b, d)), (9.0, 0.0), keepdims=True)
+        sums = sums + v * (high - low)
+    ct.store(y, (i, 0), (sums * 0.125).astype(y.dtype))
+";
+
+/// Rows 4 apart: of elements of 16 bits, they begin at two places.
+const OTHER_PLACES: &str = "    for k in range(i, x.shape[0], 4):
+        v = ct.load(x, (k, 0), (1, N)).astype(ACC)
+        ct.store(y, (k, 0), (v * ct.max(v, axis=1, keepdims=True)).astype(y.dtype))
+";
+
 /// Tiles of several rows and of none, which the array ends in.
 const TILES: &str = "    ct.store(y, (i, 0), ct.load(x, (i, 0), (4, 64), padding_mode=ct.PaddingMode.ZERO))
     ct.store(y, (i, 1), ct.load(x, (i, 1), (4, 64)))
@@ -119,6 +144,21 @@ fn rows_of_any_length() {
     for work in [CENTRED, WEIGHTED, COUNTED] {
         agree(work, DType::BF16, [3, 1001], 3, Arch::Sm80);
     }
+}
+
+#[test]
+fn loops_over_rows_that_begin_alike() {
+    for storage in [DType::F32, DType::BF16, DType::F8E4M3] {
+        for (rows, columns) in [(40, 257), (19, 1001), (5, 1023)] {
+            for work in [ALIKE, SUMMED] {
+                let aligned = agree(work, storage, [rows, columns], 16.min(rows as u32), Arch::Sm90a);
+                assert!(aligned, "{storage}, {columns}: {work}");
+            }
+        }
+        let aligned = agree(OTHER_PLACES, storage, [11, 1001], 4, Arch::Sm90a);
+        assert_eq!(aligned, storage == DType::F32, "{storage}: rows that are 4 apart");
+    }
+    agree(ALIKE, DType::BF16, [40, 257], 16, Arch::Sm80);
 }
 
 #[test]

@@ -8,10 +8,14 @@ import cuda.tile as ct
 import tessera
 
 
-def added(x, residual, sum, i, ACC, ROWS, N):
-    a = ct.load(x, (i, 0), (ROWS, N), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
-    b = ct.load(residual, (i, 0), (ROWS, N), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
-    stored = (a + b).astype(sum.dtype)
+def both(x, residual, i, ROWS, N):
+    """Some rows of both."""
+    return [ct.load(a, (i, 0), (ROWS, N), padding_mode=ct.PaddingMode.ZERO) for a in (x, residual)]
+
+
+def added(a, b, sum, i, ACC):
+    """The sum of rows as it is stored."""
+    stored = (a.astype(ACC) + b.astype(ACC)).astype(sum.dtype)
     ct.store(sum, (i, 0), stored)
     return stored.astype(ACC)
 
@@ -19,7 +23,8 @@ def added(x, residual, sum, i, ACC, ROWS, N):
 @tessera.kernel
 def add_rms_norm(x, residual, weight, sum, y, eps: float, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int]):
     i = ct.bid(0)
-    v = added(x, residual, sum, i, ACC, ROWS, N)
+    a, b = both(x, residual, i, ROWS, N)
+    v = added(a, b, sum, i, ACC)
     scale = ct.rsqrt(ct.sum(v * v, axis=1, keepdims=True) / N + eps)
     w = ct.load(weight, (0,), (N,)).astype(ACC)
     ct.store(y, (i, 0), (v * scale * w).astype(y.dtype))
@@ -28,12 +33,64 @@ def add_rms_norm(x, residual, weight, sum, y, eps: float, ACC: ct.Constant, ROWS
 @tessera.kernel
 def add_layer_norm(x, residual, weight, bias, sum, y, eps: float, ACC: ct.Constant, ROWS: ct.Constant[int], N: ct.Constant[int]):
     i = ct.bid(0)
-    v = added(x, residual, sum, i, ACC, ROWS, N)
+    a, b = both(x, residual, i, ROWS, N)
+    v = added(a, b, sum, i, ACC)
     d = v - ct.sum(v, axis=1, keepdims=True) / N
     scale = ct.rsqrt(ct.sum(d * d, axis=1, keepdims=True) / N + eps)
     w = ct.load(weight, (0,), (N,)).astype(ACC)
     b = ct.load(bias, (0,), (N,)).astype(ACC)
     ct.store(y, (i, 0), (d * scale * w + b).astype(y.dtype))
+
+
+@tessera.kernel
+def add_rms_norm_alike(
+    x, residual, weight, sum, y, eps: float, ACC: ct.Constant, STEP: ct.Constant[int], AHEAD: ct.Constant[bool], N: ct.Constant[int]
+):
+    """Rows that are no whole vectors, but begin alike among them: every STEP rows. AHEAD: the next ones are on their way meanwhile."""
+    w = ct.load(weight, (0,), (N,))
+    if AHEAD:
+        a, b = both(x, residual, ct.bid(0), 1, N)
+    for i in range(ct.bid(0), x.shape[0], STEP):
+        if AHEAD:
+            next = both(x, residual, i + STEP, 1, N)
+        else:
+            a, b = both(x, residual, i, 1, N)
+        v = added(a, b, sum, i, ACC)
+        scale = ct.rsqrt(ct.sum(v * v, axis=1, keepdims=True) / N + eps)
+        ct.store(y, (i, 0), (v * scale * w.astype(ACC)).astype(y.dtype))
+        if AHEAD:
+            a, b = next
+
+
+@tessera.kernel
+def add_layer_norm_alike(
+    x,
+    residual,
+    weight,
+    bias,
+    sum,
+    y,
+    eps: float,
+    ACC: ct.Constant,
+    STEP: ct.Constant[int],
+    AHEAD: ct.Constant[bool],
+    N: ct.Constant[int],
+):
+    """The same of layer norm."""
+    w, c = ct.load(weight, (0,), (N,)), ct.load(bias, (0,), (N,))
+    if AHEAD:
+        a, b = both(x, residual, ct.bid(0), 1, N)
+    for i in range(ct.bid(0), x.shape[0], STEP):
+        if AHEAD:
+            next = both(x, residual, i + STEP, 1, N)
+        else:
+            a, b = both(x, residual, i, 1, N)
+        v = added(a, b, sum, i, ACC)
+        d = v - ct.sum(v, axis=1, keepdims=True) / N
+        scale = ct.rsqrt(ct.sum(d * d, axis=1, keepdims=True) / N + eps)
+        ct.store(y, (i, 0), (d * scale * w.astype(ACC) + c.astype(ACC)).astype(y.dtype))
+        if AHEAD:
+            a, b = next
 
 
 @tessera.kernel

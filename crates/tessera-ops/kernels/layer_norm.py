@@ -22,6 +22,27 @@ def layer_norm(x, weight, bias, y, eps: float, ACC: ct.Constant, ROWS: ct.Consta
     ct.store(y, (i, 0), (d * scale * w + b).astype(y.dtype))
 
 
+@tessera.kernel
+def layer_norm_alike(
+    x, weight, bias, y, eps: float, ACC: ct.Constant, STEP: ct.Constant[int], AHEAD: ct.Constant[bool], N: ct.Constant[int]
+):
+    """Rows that are no whole vectors, but begin alike among them: every STEP rows. AHEAD: the next one is on its way meanwhile."""
+    w, b = ct.load(weight, (0,), (N,)), ct.load(bias, (0,), (N,))
+    if AHEAD:
+        v = ct.load(x, (ct.bid(0), 0), (1, N), padding_mode=ct.PaddingMode.ZERO)
+    for i in range(ct.bid(0), x.shape[0], STEP):
+        if AHEAD:
+            next = ct.load(x, (i + STEP, 0), (1, N), padding_mode=ct.PaddingMode.ZERO)
+        else:
+            v = ct.load(x, (i, 0), (1, N))
+        d = v.astype(ACC)
+        d = d - ct.sum(d, axis=1, keepdims=True) / N
+        scale = ct.rsqrt(ct.sum(d * d, axis=1, keepdims=True) / N + eps)
+        ct.store(y, (i, 0), (d * scale * w.astype(ACC) + b.astype(ACC)).astype(y.dtype))
+        if AHEAD:
+            v = next
+
+
 def find(x, means, squares, i, j, ACC, CHUNK, N):
     """Leaves the mean of a piece, and its squared deviations from that."""
     v = ct.load(x, (i, j), (1, CHUNK), padding_mode=ct.PaddingMode.ZERO).astype(ACC)

@@ -7,7 +7,7 @@
 
 Behind a residual, x is the sum that was stored, which has a cotangent of its own: dsum is added to dx, the gradient of both that were added.
 
-A block takes TILES tiles of ROWS rows, whose next one is on its way (AHEAD) while one is worked on, and leaves its part of the sums over rows.
+A block takes every STEP-th tile of ROWS rows, whose next one is on its way (AHEAD) while one is worked on, and leaves its part of the sums over rows.
 A second launch adds up the parts in the order of the blocks, so a result never depends on how they are scheduled. A row is several tiles
 of columns, which are added up in each thread before sums cross threads; the last one may reach beyond it. Rows that leave no registers for such
 parts are taken one by one; a block of columns then reads x and dy once more, with what is known of each row.
@@ -65,24 +65,23 @@ def in_tiles(a, i, ROWS, COLUMNS, N):
     return [ct.load(a, (i, k), (ROWS, COLUMNS), padding_mode=ZERO) for k in range(ct.cdiv(N, COLUMNS))]
 
 
-def sums_of_rows(x, weight, dy, dsum, dx, eps, CENTRED, ADDS, ACC, ROWS, TILES, AHEAD, HELD, COLUMNS, N):
+def sums_of_rows(x, weight, dy, dsum, dx, eps, CENTRED, ADDS, ACC, ROWS, STEP, AHEAD, HELD, COLUMNS, N):
     """Writes the gradients of a block's rows, and gives its sums of dy * h and of dy. HELD: the weight stays in registers meanwhile. ADDS: dsum has a part."""
     # Its blocks have room beside this launch's, and wait until all of these have ended.
     ct.grid_dependency_control_launch_dependents()
     K = ct.cdiv(N, COLUMNS)
-    first = ct.bid(0) * TILES
-    last = min(first + TILES, ct.cdiv(x.shape[0], ROWS))
+    first = ct.bid(0)
     if HELD:
         w = [ct.load(weight, (k,), (COLUMNS,), padding_mode=ZERO) for k in range(K)]
     sums = [ct.zeros((ROWS, COLUMNS), ACC) for k in range(K)]
     plain = [ct.zeros((ROWS, COLUMNS), ACC) for k in range(K)] if CENTRED else None
     v, g = in_tiles(x, first, ROWS, COLUMNS, N), in_tiles(dy, first, ROWS, COLUMNS, N)
-    for i in range(first, last):
+    for i in range(first, ct.cdiv(x.shape[0], ROWS), STEP):
         if ADDS and AHEAD:
             # Asked for before threads meet, which is when they wait; where registers are few, behind.
             also = in_tiles(dsum, i, ROWS, COLUMNS, N)
         if AHEAD:
-            next = in_tiles(x, i + 1, ROWS, COLUMNS, N), in_tiles(dy, i + 1, ROWS, COLUMNS, N)
+            next = in_tiles(x, i + STEP, ROWS, COLUMNS, N), in_tiles(dy, i + STEP, ROWS, COLUMNS, N)
         elif i > first:
             v, g = in_tiles(x, i, ROWS, COLUMNS, N), in_tiles(dy, i, ROWS, COLUMNS, N)
         left = x.shape[0] - i * ROWS
@@ -119,13 +118,13 @@ def rms_norm_backward(
     eps: float,
     ACC: ct.Constant,
     ROWS: ct.Constant[int],
-    TILES: ct.Constant[int],
+    STEP: ct.Constant[int],
     AHEAD: ct.Constant[bool],
     HELD: ct.Constant[bool],
     COLUMNS: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, False, False, ACC, ROWS, TILES, AHEAD, HELD, COLUMNS, N)
+    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, False, False, ACC, ROWS, STEP, AHEAD, HELD, COLUMNS, N)
     store_sums(dweights, sums)
 
 
@@ -140,13 +139,13 @@ def layer_norm_backward(
     eps: float,
     ACC: ct.Constant,
     ROWS: ct.Constant[int],
-    TILES: ct.Constant[int],
+    STEP: ct.Constant[int],
     AHEAD: ct.Constant[bool],
     HELD: ct.Constant[bool],
     COLUMNS: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, True, False, ACC, ROWS, TILES, AHEAD, HELD, COLUMNS, N)
+    sums, plain = sums_of_rows(x, weight, dy, dy, dx, eps, True, False, ACC, ROWS, STEP, AHEAD, HELD, COLUMNS, N)
     store_sums(dweights, sums)
     store_sums(dbiases, plain)
 
@@ -162,13 +161,13 @@ def add_rms_norm_backward(
     eps: float,
     ACC: ct.Constant,
     ROWS: ct.Constant[int],
-    TILES: ct.Constant[int],
+    STEP: ct.Constant[int],
     AHEAD: ct.Constant[bool],
     HELD: ct.Constant[bool],
     COLUMNS: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, False, True, ACC, ROWS, TILES, AHEAD, HELD, COLUMNS, N)
+    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, False, True, ACC, ROWS, STEP, AHEAD, HELD, COLUMNS, N)
     store_sums(dweights, sums)
 
 
@@ -184,13 +183,13 @@ def add_layer_norm_backward(
     eps: float,
     ACC: ct.Constant,
     ROWS: ct.Constant[int],
-    TILES: ct.Constant[int],
+    STEP: ct.Constant[int],
     AHEAD: ct.Constant[bool],
     HELD: ct.Constant[bool],
     COLUMNS: ct.Constant[int],
     N: ct.Constant[int],
 ):
-    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, True, True, ACC, ROWS, TILES, AHEAD, HELD, COLUMNS, N)
+    sums, plain = sums_of_rows(x, weight, dy, dsum, dx, eps, True, True, ACC, ROWS, STEP, AHEAD, HELD, COLUMNS, N)
     store_sums(dweights, sums)
     store_sums(dbiases, plain)
 

@@ -17,6 +17,26 @@ def rms_norm(x, weight, y, eps: float, ACC: ct.Constant, ROWS: ct.Constant[int],
     ct.store(y, (i, 0), (v * scale * w).astype(y.dtype))
 
 
+@tessera.kernel
+def rms_norm_alike(
+    x, weight, y, eps: float, ACC: ct.Constant, STEP: ct.Constant[int], AHEAD: ct.Constant[bool], N: ct.Constant[int]
+):
+    """Rows that are no whole vectors, but begin alike among them: every STEP rows. AHEAD: the next one is on its way meanwhile."""
+    w = ct.load(weight, (0,), (N,))
+    if AHEAD:
+        v = ct.load(x, (ct.bid(0), 0), (1, N), padding_mode=ct.PaddingMode.ZERO)
+    for i in range(ct.bid(0), x.shape[0], STEP):
+        if AHEAD:
+            next = ct.load(x, (i + STEP, 0), (1, N), padding_mode=ct.PaddingMode.ZERO)
+        else:
+            v = ct.load(x, (i, 0), (1, N))
+        d = v.astype(ACC)
+        scale = ct.rsqrt(ct.sum(d * d, axis=1, keepdims=True) / N + eps)
+        ct.store(y, (i, 0), (d * scale * w.astype(ACC)).astype(y.dtype))
+        if AHEAD:
+            v = next
+
+
 @tessera.kernel(num_warps=8, occupancy=4)
 def rms_norm_pieces(
     x,

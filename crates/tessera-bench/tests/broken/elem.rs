@@ -252,8 +252,8 @@ pub(super) const CASES: &[Case] = &[
         HIDDEN,
         "",
         &[
-            edit("the norm is of x alone", &[("return stored.astype(ACC)", "return a")]),
-            edit("the residual is taken off", &[("stored = (a + b)", "stored = (a - b)")]),
+            edit("the norm is of x alone", &[("return stored.astype(ACC)", "return a.astype(ACC)")]),
+            edit("the residual is taken off", &[("a.astype(ACC) + b.astype(ACC)", "a.astype(ACC) - b.astype(ACC)")]),
         ],
     ),
     case(

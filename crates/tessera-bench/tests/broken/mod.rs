@@ -104,6 +104,16 @@ fn set(plan: &mut Plan, name: &str, value: Argument) {
     slot.unwrap_or_else(|| panic!("no argument `{name}`")).1 = value;
 }
 
+/// What a GPU does with rows in bf16 that are no whole vectors: blocks take several of them that begin alike.
+fn alike(operator: &str, extents: &[(&'static str, u64)]) -> Plan {
+    let operator = tessera_ops::find(operator).expect("an operator of the library");
+    let policy = "bf16".parse().expect("a policy of the grammar");
+    let mut plan = operator.plan(&Problem::new(extents, ""), policy, Machine::Gpu(Arch::Sm90a)).expect("a plan");
+    set(&mut plan, "STEP", Argument::Int(8));
+    plan.launches[0].grid[0] = 8;
+    plan
+}
+
 /// What a GPU without clusters does with rows that no block holds, its results no further behind than a row: blocks find one piece and write another.
 fn in_pieces(operator: &str, extents: &[(&'static str, u64)], variant: &str) -> Plan {
     let operator = tessera_ops::find(operator).expect("an operator of the library");

@@ -59,7 +59,7 @@ pub(super) const CASES: &[Case] = &[
             ),
             edit(
                 "a block's last tile is left out",
-                &[("for i in range(first, last):\n        if ADDS", "for i in range(first, last - 1):\n        if ADDS")],
+                &[("ct.cdiv(x.shape[0], ROWS), STEP)", "ct.cdiv(x.shape[0], ROWS) - 1, STEP)")],
             ),
             edit(
                 "parts of sums beyond the first ones are not added",

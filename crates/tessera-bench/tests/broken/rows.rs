@@ -3,7 +3,7 @@
 use tessera_ops::Argument;
 use tessera_types::DType;
 
-use super::{Case, LOW, edit, in_pieces, normal, one_block_short, relaunch, set};
+use super::{Case, LOW, alike, edit, in_pieces, normal, one_block_short, relaunch, set};
 
 /// Three blocks of rows, the last one ragged.
 const NORM: &[(&str, u64)] = &[("batch", 3), ("sequence", 11), ("hidden", 1000)];
@@ -16,6 +16,8 @@ const SCORES: &[(&str, u64)] = &[("batch", 1), ("heads", 2), ("queries", 100), (
 const LONG_SCORES: &[(&str, u64)] = &[("batch", 1), ("heads", 1), ("queries", 3), ("keys", 33_000)];
 /// Rows of nine pieces, the last one of one column, which one of three rows sees.
 const LONG_CAUSAL: &[(&str, u64)] = &[("batch", 1), ("heads", 1), ("queries", 3), ("keys", 32_769)];
+/// Rows that are no whole vectors, four of which a block takes.
+const ODD: &[(&str, u64)] = &[("batch", 1), ("sequence", 27), ("hidden", 1001)];
 const LONG_NORM: &[(&str, u64)] = &[("batch", 1), ("sequence", 3), ("hidden", 33_000)];
 
 const VARIANCE: &str = "var = ct.sum(d * d, axis=1, keepdims=True) / N";
@@ -176,6 +178,30 @@ pub(super) const CASES: &[Case] = &[
                 )],
             ),
             edit("a row's last piece is left out", &[("[None, :] < PIECES", "[None, :] < PIECES - 1")]),
+        ],
+    },
+    Case {
+        operator: "rms_norm",
+        extents: ODD,
+        variant: "",
+        policy: "bf16",
+        data: |_| alike("rms_norm", ODD),
+        text: &[],
+        mutants: &[
+            edit("a block's last row is left out", &[("x.shape[0], STEP)", "x.shape[0] - STEP, STEP)")]),
+            edit("the row ahead is another block's", &[("(i + STEP, 0)", "(i + STEP + 1, 0)")]),
+        ],
+    },
+    Case {
+        operator: "layer_norm",
+        extents: ODD,
+        variant: "",
+        policy: "bf16",
+        data: |_| alike("layer_norm", ODD),
+        text: &[],
+        mutants: &[
+            edit("the row that was ahead is never taken", &[("        if AHEAD:\n            v = next\n", "")]),
+            edit("the bias is the weight", &[("w.astype(ACC) + b.astype(ACC)", "w.astype(ACC) + w.astype(ACC)")]),
         ],
     },
 ];

@@ -9,13 +9,18 @@
 //! %v = load %x, [%i, 0 - %s] : tile<1x5136xbf16>    at a multiple of 16 elements, whatever %i is
 //! ```
 //!
+//! A loop over rows may take those that begin alike, as one whose counter goes up by a multiple of the elements of a vector: a column is then the same
+//! thread's in all rounds, and what is held of columns meanwhile, as a weight or sums over rows, lies as they do.
+//!
 //! Lines of no whole vectors are otherwise read and written element by element: eight instructions for one. Which thread has which column then depends on
 //! the row, which nobody can tell where nothing but reductions sees several columns at once ([`strips::of_rows`]). Arrays with other lines, as one weight
 //! for all rows, are then read by two vectors each, and shifted: the pass wants fewer of these than of the others (with a weight and a bias, rows of 8191
-//! took 1.3 times as long). Places of maxima, where a mask chooses between pairs of numbers, took 1.6 times as long.
+//! took 1.3 times as long), and twice as many of elements of 32 bits, of which a warp reads 128 bytes at once anyway (rows of 8191 with one such array: 102 us;
+//! with two, where it leaves them, 75). Places of maxima, where a mask chooses between pairs of numbers, took 1.6 times as long.
 
+use rustc_hash::FxHashSet;
 use tessera_ir::attrs::Overflow;
-use tessera_ir::{Extent, Func, Op, Reason, ScheduleOp, Sharing, TileViewType, Type, Value, bug};
+use tessera_ir::{Builder, Def, Extent, Func, Op, Reason, ScheduleOp, Sharing, Type, Value, bug};
 use tessera_types::DType;
 use tessera_types::room::row_part;
 
@@ -32,16 +37,12 @@ const VECTOR_BYTES: u64 = 16;
 
 /// An access to whole rows.
 struct Access {
-    view: Value,
     /// Where a row begins, from its array's base on.
     corner: Residue,
     /// Bytes of an element.
     bytes: u64,
-    /// What is beside the row's index: the axis of its columns.
-    axis: usize,
-    index: Vec<Value>,
-    /// Strides of the array that are known at launch.
-    strides: Vec<Option<Value>>,
+    /// How often it is done: once, or in the rounds of loops.
+    weight: i32,
 }
 
 impl Access {
@@ -51,41 +52,61 @@ impl Access {
     }
 }
 
+/// Bytes of elements of which a warp's, one a thread, are a line of memory.
+const WIDE: u64 = 4;
+
+/// Rounds that a loop over rows is taken to have.
+const ROUNDS: i32 = 8;
+
 /// Has the tiles of rows begin at whole vectors.
 ///
 /// # Errors
 /// Why they do not; what the function is then is of no use.
 pub(super) fn align(func: &mut Func) -> Result<(), Reason> {
     let mut columns = strips::of_rows(func)?;
+    if columns.count == 1 {
+        return Err("rows of one column are no part of a vector".into());
+    }
     let facts = Facts::of(func);
     let ops = columns.accesses(func);
+    let once = &func.blocks[func.body].ops;
     let mut accesses = Vec::new();
     for &(op, view, axis) in &ops {
-        accesses.extend(row_access(func, &facts, op, view, axis)?);
+        let weight = if once.contains(&op) { 1 } else { ROUNDS };
+        accesses.extend(row_access(func, &facts, op, view, (axis, weight))?);
     }
-    let Some(first) = accesses.iter().position(|access| !access.is_aligned(&access.corner, &facts)) else {
+    let unaligned = accesses.iter().filter(|access| !access.is_aligned(&access.corner, &facts));
+    // Of the first ones, of those that are done as often.
+    let Some(often) = unaligned.rev().max_by_key(|access| access.weight) else {
         return Err("lines begin at whole vectors".into());
     };
-    let shift = accesses[first].corner.clone();
+    let narrowest = accesses.iter().map(|access| access.bytes).min().unwrap_or(1);
+    let (shift, modulus) = (often.corner.clone(), often.corner.modulus());
+    if !(modulus * narrowest).is_multiple_of(VECTOR_BYTES) {
+        return Err("the rows of a loop begin at different places".into());
+    }
     let score = |access: &Access| {
         let after = access.is_aligned(&access.corner.clone().minus(&shift), &facts);
-        i32::from(after) - i32::from(access.is_aligned(&access.corner, &facts))
+        let before = access.is_aligned(&access.corner, &facts);
+        let lost = if access.bytes < WIDE { 1 } else { 2 };
+        access.weight * (i32::from(after && !before) - lost * i32::from(before && !after))
     };
     if accesses.iter().map(score).sum::<i32>() <= 0 {
         return Err("as many lines would no longer begin at whole vectors as would then".into());
     }
-    if let Some(&op) = columns.reductions.iter().find(|op| func.ops[**op].results.len() > 1) {
+    let pairs = |op: &&Op| func.ops[**op].results.len() > 1 && once.contains(*op);
+    if let Some(&op) = columns.reductions.iter().find(pairs) {
         return Err(Reason::at(
             "a reduction of several numbers an element is masked for longer than vectors save",
             func.ops[op].span,
         ));
     }
-    let count = (columns.count + MODULUS - 1).next_multiple_of(MODULUS);
+    let count = (columns.count + modulus - 1).next_multiple_of(modulus);
     let count = match func.hints.num_ctas.filter(|_| func.hints.shares() == Sharing::Cluster).map(u64::from) {
         Some(blocks) => blocks * row_part(count, blocks).ok_or("so many blocks do not share rows that are a vector longer")?,
         None => count,
     };
-    let shift = begin(func, &accesses[first], columns.first(func))?;
+    let shift = begin(func, &shift, columns.first(func))?;
     let own = columns.count;
     columns.pad(func, count, Some(shift))?;
     for (op, _, axis) in ops {
@@ -120,7 +141,7 @@ fn read_beside(func: &mut Func, op: Op, axis: usize, columns: i64) {
             Extent::Static(rows) => b.number(rows),
             Extent::Dynamic => made.group(1)[0],
         };
-        let like = |b: &mut tessera_ir::Builder<'_>, value: Value| match b.func.ty(rows).num() {
+        let like = |b: &mut Builder<'_>, value: Value| match b.func.ty(rows).num() {
             Some(DType::I64) => b.wide(value),
             _ => narrow(b, value),
         };
@@ -135,17 +156,16 @@ fn read_beside(func: &mut Func, op: Op, axis: usize, columns: i64) {
         let view = b.value(ScheduleOp::MakeStridedView {}, &[&[array]], Type::TileView(Box::new(flat.clone())));
         [view, b.number(0), start]
     });
-    let body = func.body;
-    let place =
-        func.blocks[body].ops.iter().position(|&other| other == op).unwrap_or_else(|| bug!("a load that stands elsewhere"));
-    func.blocks[body].ops.splice(place..place, ops);
+    let block = func.block_of(op);
+    let place = func.blocks[block].place_of(op);
+    func.blocks[block].ops.splice(place..place, ops);
     let operands = &mut func.ops[op].operands;
     let index = data.segments[0] as usize;
     (operands[0], operands[index], operands[index + 1]) = (view, zero, start);
 }
 
 /// What is known of an access to rows; `None` where columns are no neighbours in memory.
-fn row_access(func: &Func, facts: &Facts, op: Op, view: Value, axis: usize) -> Result<Option<Access>, Reason> {
+fn row_access(func: &Func, facts: &Facts, op: Op, view: Value, (axis, weight): (usize, i32)) -> Result<Option<Access>, Reason> {
     let Type::TileView(ty) = func.ty(view) else { bug!("tiles of what is no view") };
     let dim = ty.dim_map[axis] as usize;
     if ty.tensor.strides[dim] != Extent::Static(1) || ty.tensor.elem.bits() < 8 {
@@ -155,60 +175,55 @@ fn row_access(func: &Func, facts: &Facts, op: Op, view: Value, axis: usize) -> R
         return Err(Reason::at("several rows that lie side by side begin at different places", func.ops[op].span));
     }
     let known = ViewFacts::of(func, facts, view, ty);
-    let (index, strides) = (index(func, op), strides(func, view, ty));
-    let corner = known.corner(func, ty, &index).filter(|_| known.align.is_multiple_of(VECTOR_BYTES));
-    let found = corner.zip(strides).ok_or_else(|| Reason::at("it is not known where an array begins", func.ops[op].span));
-    let (corner, strides) = found?;
-    Ok(Some(Access { view, corner, bytes: u64::from(ty.tensor.elem.bits()) / 8, axis, index, strides }))
+    let corner = known.corner(func, facts, ty, index(func, op)).filter(|_| known.align.is_multiple_of(VECTOR_BYTES));
+    let corner = corner.ok_or_else(|| Reason::at("it is not known where an array begins", func.ops[op].span))?;
+    Ok(Some(Access { corner, bytes: u64::from(ty.tensor.elem.bits()) / 8, weight }))
 }
 
 /// The index of an access through a view.
-fn index(func: &Func, op: Op) -> Vec<Value> {
+fn index(func: &Func, op: Op) -> &[Value] {
     let stores = matches!(func.ops[op].kind.schedule(), Some(ScheduleOp::StoreViewTko { .. }));
-    func.ops[op].group(if stores { 2 } else { 1 }).to_vec()
+    func.ops[op].group(if stores { 2 } else { 1 })
 }
 
-/// Elements between the last whole vector before a row and the row, computed in front of an operation.
-fn begin(func: &mut Func, access: &Access, before: Op) -> Result<Value, Reason> {
-    let Type::TileView(ty) = func.ty(access.view).clone() else { bug!("tiles of what is no view") };
-    let strides = &access.strides;
-    let body = func.body;
-    let place =
-        func.blocks[body].ops.iter().position(|&op| op == before).unwrap_or_else(|| bug!("an access that stands elsewhere"));
-    let behind = func.blocks[body].ops.split_off(place);
-    let needed = access.index.iter().chain(strides.iter().flatten());
-    let late = needed.filter_map(|&value| func.defining_op(value)).any(|op| behind.contains(&op));
-    let (ops, shift) = apart(func, func.ops[before].span, |b| {
-        let mut all = b.number(0);
-        for (position, &index) in access.index.iter().enumerate().filter(|&(position, _)| position != access.axis) {
-            let dim = ty.dim_map[position] as usize;
-            let stride = match (strides[dim], ty.tensor.strides[dim]) {
-                (Some(stride), _) => narrow(b, stride),
-                (None, Extent::Static(stride)) => b.number(stride.rem_euclid(MODULUS as i64)),
-                (None, Extent::Dynamic) => bug!("a stride that nobody gives"),
-            };
-            let index = narrow(b, index);
-            let part = b.times(index, stride);
-            all = b.plus(all, part);
+/// Elements between the last whole vector before a row and the row, computed in front of an operation of the function's body.
+fn begin(func: &mut Func, corner: &Residue, before: Op) -> Result<Value, Reason> {
+    let (body, span) = (func.body, func.ops[before].span);
+    let place = func.blocks[body].place_of(before);
+    let early: FxHashSet<Op> = func.blocks[body].ops[..place].iter().copied().collect();
+    let is_known = |value: &Value| match func.values[*value].def {
+        Def::Result(op, _) => early.contains(&op),
+        Def::Argument(block, _) => block == body,
+    };
+    // What only asks which block this is may do so earlier.
+    let asks = |op: &Op| matches!(func.ops[*op].kind.schedule(), Some(ScheduleOp::GetTileBlockId { .. }));
+    let mut asked: Vec<Op> = Vec::new();
+    for value in corner.terms().flat_map(|(factors, _)| factors).filter(|value| !is_known(value)) {
+        let op = func.defining_op(*value).filter(|op| asks(op) && func.blocks[body].ops.contains(op));
+        let op = op.ok_or_else(|| Reason::at("where rows begin is found out behind their first use", span))?;
+        if !asked.contains(&op) {
+            asked.push(op);
         }
-        let most = b.number(MODULUS as i64);
+    }
+    let (ops, shift) = apart(func, span, |b| {
+        let mut all = b.number(0);
+        for (factors, times) in corner.terms() {
+            let times = (times > 1 || factors.is_empty()).then(|| b.number(times as i64));
+            let factors: Vec<Value> = factors.iter().map(|&factor| narrow(b, factor)).collect();
+            let product = times.into_iter().chain(factors).reduce(|l, r| b.times(l, r));
+            all = product.map_or(all, |product| b.plus(all, product));
+        }
+        let most = b.number(corner.modulus() as i64);
         b.modulo(all, most)
     });
-    func.blocks[body].ops.extend(ops);
-    func.blocks[body].ops.extend(behind);
-    if late { Err(Reason::at("where rows begin is found out behind their first use", func.ops[before].span)) } else { Ok(shift) }
-}
-
-/// The strides of a view's array that are known at launch; `None` where nothing says how it lies.
-fn strides(func: &Func, view: Value, ty: &TileViewType) -> Option<Vec<Option<Value>>> {
-    let tensor = func.defining_op(func.ops[func.defining_op(view)?].one(0))?;
-    let Some(ScheduleOp::MakeTensorView {}) = func.ops[tensor].kind.schedule() else { return None };
-    let mut given = func.ops[tensor].group(2).iter().copied();
-    Some(ty.tensor.strides.iter().map(|stride| if *stride == Extent::Dynamic { given.next() } else { None }).collect())
+    let own = &mut func.blocks[body].ops;
+    own.retain(|op| !asked.contains(op));
+    own.splice(place..place, asked.into_iter().chain(ops));
+    Ok(shift)
 }
 
 /// The low bits of an integer, of which the last ones count.
-fn narrow(b: &mut tessera_ir::Builder<'_>, value: Value) -> Value {
+fn narrow(b: &mut Builder<'_>, value: Value) -> Value {
     match b.func.ty(value).num() {
         Some(DType::I32) => value,
         _ => b.value(ScheduleOp::TruncI { overflow: Overflow::Wraps }, &[&[value]], Type::scalar(DType::I32)),

@@ -59,7 +59,14 @@ pub(super) fn is_asked_for(plan: &Plan) -> bool {
 pub(super) fn split(func: &mut Func, plan: &Plan, blocks: u32, arch: Arch) -> Result<(), Reason> {
     cluster::there_are(plan, blocks, arch)?;
     cluster_split::goes_alone(plan)?;
+    let body = &func.blocks[func.body].ops;
+    let repeats = |op: &&Op| matches!(func.ops[**op].kind, OpKind::Schedule(ScheduleOp::For { .. }));
+    if let Some(&op) = body.iter().find(repeats) {
+        let text = "rows are shared where a block goes its way once, without loops and branches";
+        return Err(Reason::at(text, func.ops[op].span));
+    }
     let mut columns = strips::of_rows(func)?;
+    columns.once_by_one(func)?;
     if plan.among.is_some() {
         return Err(Reason::at("one cluster shares a row: clusters share the rounds of a product, `among`", plan.span));
     }

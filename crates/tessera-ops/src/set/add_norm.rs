@@ -11,6 +11,7 @@ use crate::operator::{
     Unsupported,
 };
 use crate::problem::Problem;
+use crate::set::alike::{Alike, Block};
 use crate::set::norm::{self, Centre, eps};
 use crate::set::norm_backward::{ADD_LAYER_NORM_BACKWARD, ADD_RMS_NORM_BACKWARD};
 use crate::set::rows::{self, Division};
@@ -59,6 +60,24 @@ pub(crate) static ADD_LAYER_NORM: Operator = Operator {
     ladder: &[],
 };
 
+/// Blocks for rows that are no whole vectors, in the order in which they are tried: what the norms' have, with registers for a second row.
+const ALIKE: &[Block] = &[
+    Block::new(1, 32, 12, true),
+    Block::new(4, 24, 4, true),
+    Block::new(4, 40, 3, true),
+    Block::new(8, 24, 2, true),
+    Block::new(8, 40, 2, false),
+    Block::new(16, 40, 1, false),
+];
+const ALIKE_CENTRED: &[Block] = &[
+    Block::new(1, 32, 12, true),
+    Block::new(4, 24, 3, true),
+    Block::new(4, 40, 2, true),
+    Block::new(8, 24, 2, true),
+    Block::new(8, 40, 1, false),
+    Block::new(16, 24, 1, false),
+];
+
 /// Those of layer norm; RMS norm has no bias.
 static INPUTS: [Operand; 4] =
     [Operand("x", "..rows hidden"), Operand("residual", "..rows hidden"), Operand("weight", "hidden"), Operand("bias", "hidden")];
@@ -94,10 +113,17 @@ fn plan(kernel: &'static str, centre: Centre, problem: &Problem, policy: Policy,
     tensors.extend(parameters.iter().map(|name| spec(name, &[n], Role::Input)));
     tensors.extend(["sum", "y"].map(|name| spec(name, &[count, n], Role::Output)));
     let stored = tensors.len() - 2;
+    let (of_blocks, alike) = match centre {
+        Centre::Mean => (ALIKE_CENTRED, "add_layer_norm_alike"),
+        Centre::Zero => (ALIKE, "add_rms_norm_alike"),
+    };
     let division = Division::of(count, n, storage, machine);
-    let launches = match division {
-        Division::Whole(_) | Division::Cluster { .. } => vec![centre.launch(kernel, division, &tensors, [count, n], acc)?.0],
-        Division::Pieces(pieces) => {
+    let launches = match (Alike::of(of_blocks, n, (storage, acc), machine), division) {
+        (Some(rows), _) => vec![rows.launch(alike, norm::arguments(&tensors, n, acc), count)?],
+        (None, Division::Whole(_) | Division::Cluster { .. }) => {
+            vec![centre.launch(kernel, division, &tensors, [count, n], acc)?.0]
+        }
+        (None, Division::Pieces(pieces)) => {
             let named = |at: usize| (tensors[at].name, Argument::Tensor(at));
             let mut arguments = vec![named(0), named(1), named(stored), ("ACC", Argument::Type(acc))];
             arguments.extend(pieces.constants().into_iter().filter(|(name, _)| *name == "CHUNK"));

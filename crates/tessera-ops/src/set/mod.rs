@@ -2,6 +2,7 @@
 
 pub(crate) mod activations;
 pub(crate) mod add_norm;
+mod alike;
 pub(crate) mod attention;
 pub(crate) mod attention_backward;
 pub(crate) mod attention_decode;

@@ -12,6 +12,7 @@ use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
+use crate::set::alike::{Alike, Block};
 use crate::set::pointwise::number_in;
 use crate::set::rows::{self, Division};
 use crate::signature::{Calls, Operand, Signature};
@@ -58,9 +59,7 @@ impl Centre {
         acc: DType,
     ) -> Result<(LaunchSpec, Vec<TensorSpec>), Unsupported> {
         let grid = division.grid(count)?;
-        let named = |(at, tensor): (usize, &TensorSpec)| (tensor.name, Argument::Tensor(at));
-        let mut arguments: Vec<_> = tensors.iter().enumerate().map(named).collect();
-        arguments.extend([("eps", Argument::Float(eps(acc))), ("ACC", Argument::Type(acc)), ("N", Argument::Int(n as i64))]);
+        let mut arguments = arguments(tensors, n, acc);
         Ok(match division {
             Division::Whole(_) | Division::Cluster { .. } => {
                 arguments.extend(division.rows().map(|rows| ("ROWS", Argument::Int(rows as i64))));
@@ -69,13 +68,38 @@ impl Centre {
             Division::Pieces(pieces) => {
                 let (kernel, words) = self.in_pieces();
                 let between = pieces.between(words, acc);
-                arguments.extend((tensors.len()..).zip(&between).map(named));
+                arguments.extend((tensors.len()..).zip(&between).map(|(at, tensor)| (tensor.name, Argument::Tensor(at))));
                 arguments.extend(pieces.constants());
                 (division.launch(kernel, arguments, grid), between)
             }
         })
     }
 }
+
+/// What a kernel of a norm is given: its arrays, and the numbers of all of them.
+pub(crate) fn arguments(tensors: &[TensorSpec], n: usize, acc: DType) -> Vec<(&'static str, Argument)> {
+    let mut arguments: Vec<_> = tensors.iter().enumerate().map(|(at, tensor)| (tensor.name, Argument::Tensor(at))).collect();
+    arguments.extend([("eps", Argument::Float(eps(acc))), ("ACC", Argument::Type(acc)), ("N", Argument::Int(n as i64))]);
+    arguments
+}
+
+/// Blocks for rows that are no whole vectors, in the order in which they are tried, as they were measured: the next row on its way, as long as registers
+/// hold it, is faster than more blocks.
+const ALIKE: &[Block] = &[
+    Block::new(1, 32, 12, true),
+    Block::new(4, 24, 4, true),
+    Block::new(4, 40, 3, true),
+    Block::new(8, 24, 2, true),
+    Block::new(8, 40, 4, false),
+    Block::new(16, 40, 2, false),
+];
+const ALIKE_CENTRED: &[Block] = &[
+    Block::new(1, 32, 12, true),
+    Block::new(4, 40, 3, true),
+    Block::new(8, 24, 2, true),
+    Block::new(8, 40, 2, false),
+    Block::new(16, 40, 1, false),
+];
 
 /// How a norm is called: rows of any shape, with what is common to them.
 pub(crate) const fn calls(centre: Centre) -> Calls {
@@ -120,8 +144,19 @@ pub(crate) fn plan(
     tensors.extend(parameters.iter().map(|name| TensorSpec::new(name, storage, [n], Role::Input)));
     tensors.push(TensorSpec::new("y", storage, [count, n], Role::Output));
     let output = tensors.len() - 1;
-    let (launch, between) = centre.launch(kernel, Division::of(count, n, storage, machine), &tensors, [count, n], acc)?;
-    tensors.extend(between);
+    let (of_blocks, alike) = match centre {
+        Centre::Mean => (ALIKE_CENTRED, "layer_norm_alike"),
+        Centre::Zero => (ALIKE, "rms_norm_alike"),
+    };
+    let launch = match Alike::of(of_blocks, n, (storage, acc), machine) {
+        Some(rows) => rows.launch(alike, arguments(&tensors, n, acc), count)?,
+        None => {
+            let division = Division::of(count, n, storage, machine);
+            let (launch, between) = centre.launch(kernel, division, &tensors, [count, n], acc)?;
+            tensors.extend(between);
+            launch
+        }
+    };
     let elements = (count * n) as u64;
     Ok(Plan {
         outputs: vec![OutputRows { tensor: output, rows: count, row_len: n, exact: false }],

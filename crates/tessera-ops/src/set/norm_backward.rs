@@ -225,6 +225,15 @@ const COLUMN_TILE: (usize, usize) = (32, 64);
 const PARTS: usize = 64;
 const PART_COLUMNS: usize = 16;
 
+/// What the numbers of a block's rows that are no whole vectors are apart by a multiple of: elements of a vector, of 16 bits.
+const ALIKE: usize = 8;
+/// Blocks that have a whole row of such elements in one tile, which then lies as the compiler finds best: warps, most elements of a thread, how many blocks.
+const ALIKE_BLOCKS: &[(usize, usize, usize)] = &[(4, 24, 3), (4, 40, 2)];
+const ALIKE_CENTRED_BLOCKS: &[(usize, usize, usize)] = &[(4, 40, 2)];
+/// The shortest of these rows: several shorter ones are taken at a time.
+const ALIKE_SHORTEST: usize = 2048;
+const ALIKE_CENTRED_SHORTEST: usize = 3072;
+
 /// The widest of some tiles whose last one reaches little beyond a row, or the one that reaches least beyond it.
 fn columns(n: usize, widths: impl Iterator<Item = usize> + Clone) -> Option<usize> {
     let beyond = |width: &usize| n.next_multiple_of(*width) - n;
@@ -250,8 +259,25 @@ impl Division {
 }
 
 impl Held {
+    /// A row of elements of 16 bits that is no whole vectors, as one tile.
+    fn alike(of: Of, n: usize, storage: DType) -> Option<Held> {
+        let (blocks, shortest) = match of.centre {
+            Centre::Zero => (ALIKE_BLOCKS, ALIKE_SHORTEST),
+            Centre::Mean => (ALIKE_CENTRED_BLOCKS, ALIKE_CENTRED_SHORTEST),
+        };
+        if storage.bits() != 16 || !rows::is_odd(n, storage) || n < shortest {
+            return None;
+        }
+        let elements = |warps: usize| (n + ALIKE - 1).div_ceil(32 * warps * ALIKE) * ALIKE;
+        let &(warps, _, resident) = blocks.iter().find(|(warps, most, _)| elements(*warps) <= *most)?;
+        Some(Held { rows: 1, columns: n, warps, resident, ahead: true, weight: true })
+    }
+
     /// Rows of `n` elements that are added up in 32 bits; none where no block holds one.
     fn of(of: Of, n: usize, storage: DType, arch: Arch) -> Option<Held> {
+        if let Some(alike) = Held::alike(of, n, storage) {
+            return Some(alike);
+        }
         let limits = arch.limits();
         let narrow = storage.bits() <= 16;
         let (blocks, short) = match (of.centre, narrow) {
@@ -263,7 +289,7 @@ impl Held {
         // A thread's vector is 16 bytes of what is loaded, or of what is computed.
         let vectors = |warps: usize| [8, 4].into_iter().skip(usize::from(!narrow)).map(move |vector| 32 * warps * vector);
         // Elements that lie anywhere are moved one by one, each through a register of its own; and what is added is there beside a row.
-        let more = of.added || !(n * storage.bits() as usize).is_multiple_of(rows::VECTOR_BITS);
+        let more = of.added || rows::is_odd(n, storage);
         let whole = 32 * blocks[0].warps * short;
         let few = (2 * n <= whole).then(|| {
             let widest = (n.next_power_of_two() / 2).max(FEWEST).min(vectors(4).max().unwrap_or(FEWEST));
@@ -364,16 +390,17 @@ fn launches(
     let mut launches = Vec::new();
     match Division::of(of, n, storage, acc, machine) {
         Division::Held(Held { rows, columns, warps, resident, ahead, weight }) => {
-            let tiles = count.div_ceil(rows);
             // Where the compiler chooses, two blocks of a multiprocessor have the registers.
-            let per_block = tiles.div_ceil(blocks(machine, if resident == 0 { 2 } else { resident })).max(1);
-            let parts = tiles.div_ceil(per_block).max(1);
+            let blocks = blocks(machine, if resident == 0 { 2 } else { resident });
+            // Rows that are no whole vectors begin alike, if they are as many apart.
+            let step = if rows::is_odd(n, storage) { blocks / ALIKE * ALIKE } else { blocks };
+            let parts = count.div_ceil(rows).clamp(1, step);
             tensors.extend(sums.iter().map(|name| TensorSpec::new(name, acc, [parts, n], Role::Workspace)));
             let mut arguments = rows::arrays(tensors, cotangents);
             arguments.push(x);
             arguments.extend(rows::arrays(tensors, sums));
             arguments.extend(rows::arrays(tensors, &["dx"]));
-            arguments.extend([eps, of_acc, int("ROWS", rows), int("TILES", per_block), int("COLUMNS", columns), int("N", n)]);
+            arguments.extend([eps, of_acc, int("ROWS", rows), int("STEP", step), int("COLUMNS", columns), int("N", n)]);
             arguments.extend([("AHEAD", Argument::Bool(ahead)), ("HELD", Argument::Bool(weight))]);
             let launch = LaunchSpec::new(of.name(), arguments, rows::grid(parts, 1)?);
             launches.push(LaunchSpec { warps: warps as u32, resident: resident as u32, ..launch });

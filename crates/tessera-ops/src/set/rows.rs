@@ -96,6 +96,11 @@ const BYTES: usize = 64;
 /// Bits of the widest access of a thread.
 pub(crate) const VECTOR_BITS: usize = 128;
 
+/// Whether rows begin within vectors.
+pub(crate) fn is_odd(n: usize, storage: DType) -> bool {
+    !(n * storage.bits() as usize).is_multiple_of(VECTOR_BITS)
+}
+
 /// Pieces of a row whose findings are put together at a time, at most.
 const PARTS: usize = 256;
 
@@ -104,7 +109,7 @@ impl Pieces {
     /// and second reading go by as many pieces: 8 MiB and a row, of caches of 40 MiB and more.
     fn of(arrays: usize, [rows, n]: [usize; 2], storage: DType, arch: Arch) -> Pieces {
         // What a thread's registers hold; 8 bits that no instruction converts take more, and so do accesses of single elements.
-        let vectors = (n * storage.bits() as usize).is_multiple_of(VECTOR_BITS);
+        let vectors = !is_odd(n, storage);
         let most = if storage.bits() <= 8 && !arch.has_fp8_cvt() || !vectors { 16 } else { 32 };
         let size = THREADS * (BYTES * 8 / storage.bits() as usize).min(most) / arrays;
         let count = n.div_ceil(size);
@@ -154,7 +159,7 @@ impl Lines {
         let bits = storage.bits() as usize;
         if n.is_multiple_of(BLOCKS * ROW_COLUMNS as usize) {
             Lines::Even
-        } else if bits <= 32 && !(n * bits).is_multiple_of(VECTOR_BITS) {
+        } else if bits <= 32 && is_odd(n, storage) {
             Lines::Odd
         } else {
             Lines::Ragged

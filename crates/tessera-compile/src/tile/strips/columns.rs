@@ -12,7 +12,7 @@
 //! Several rows may lie side by side, whose reductions leave several numbers. Columns may be joined or parted, as vectors are and their elements: what is
 //! cut then is the slowest axis of these. What a function stores of all columns together, as a row's sum, is no part of it, and is the caller's, too.
 //!
-//! Invariant: a function that has columns goes its way once, and nothing in it needs all of them at once but reductions.
+//! Invariant: a function that has columns goes one way, in loops that count, and nothing in it needs all of them at once but reductions.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -26,7 +26,7 @@ use tessera_types::room::ROW_COLUMNS;
 
 use super::axes::{Axes, Class, Reductions, rank};
 use super::plan::{Plan, done_once, view_and_tile};
-use super::{Cutter, Strips};
+use super::{Cutter, Strips, all_ops};
 use crate::tile::numbers::{Numbers, apart};
 use crate::tile::relation::shape;
 use tessera_analysis::memory::access;
@@ -49,14 +49,15 @@ pub(in crate::tile) struct Columns {
 /// # Errors
 /// Why they have no parts.
 pub(in crate::tile) fn of_rows(func: &Func) -> Result<Columns, Reason> {
-    let ops = &func.blocks[func.body].ops;
     let combines = |op: Op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. } | ScheduleOp::Scan { .. }));
-    if let Some(&op) = ops.iter().find(|&&op| !func.ops[op].regions.is_empty() && !combines(op)) {
-        let text = "rows are shared where a block goes its way once, without loops and branches";
+    let counts = |op: Op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::For { .. }));
+    let ops = func.linked_ops();
+    if let Some(&op) = ops.iter().find(|&&op| !func.ops[op].regions.is_empty() && !combines(op) && !counts(op)) {
+        let text = "a block takes rows where it goes one way, without branches and loops that do not count";
         return Err(Reason::at(text, func.ops[op].span));
     }
     let is_reduction = |op: &Op| matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::Reduce { .. }));
-    let reductions: Vec<Op> = ops.iter().copied().filter(is_reduction).collect();
+    let reductions: Vec<Op> = ops.into_iter().filter(is_reduction).collect();
     let axes = Axes::under(func, Reductions::InParts);
     let mut classes: Vec<Class> = Vec::new();
     let mut refusal = Reason::from("the function reduces no rows");
@@ -102,28 +103,15 @@ fn along(func: &Func, axes: &Axes, class: Class, reductions: &[Op]) -> Result<Co
             return Err(place("a reduction in the order of a tree needs the whole row", op));
         }
     }
-    let ops = &func.blocks[func.body].ops;
+    let ops = func.linked_ops();
     let extents = |op: Op| -> Vec<u64> { extents_of(func, axes, class, op).collect() };
     let count = ops.iter().flat_map(|&op| extents(op)).max().unwrap_or(1);
-    for &op in ops {
+    for &op in &ops {
         if extents(op).into_iter().any(|extent| axes.is_whole(class) || !count.is_multiple_of(extent)) {
             return Err(place("something needs all columns of a row at once", op));
         }
     }
-    let once = done_once(func, axes, class);
-    let stores = |op: &Op| {
-        matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::StoreViewTko { .. } | ScheduleOp::StorePtrTko { .. }))
-    };
-    // Stores that others wait for would have to be waited for by all blocks.
-    let waited = |op: &Op| {
-        let results = &func.ops[*op].results;
-        let waits = |other: &&Op| !once.contains(other) && func.ops[**other].operands.iter().any(|value| results.contains(value));
-        ops.iter().any(|other| waits(&other))
-    };
-    if let Some(&op) = once.iter().find(|op| !stores(op) || waited(op)) {
-        return Err(place("what is done once for a row, but for a store that nobody waits for, is no part of it", op));
-    }
-    Ok(Columns { count, reductions: own, once })
+    Ok(Columns { count, reductions: own, once: done_once(func, axes, class) })
 }
 
 /// Extents of an operation's results along the axes of a class.
@@ -142,6 +130,26 @@ fn reduced(func: &Func, op: Op) -> (Value, usize) {
 }
 
 impl Columns {
+    /// Whether the first of several blocks can do what is done once.
+    ///
+    /// # Errors
+    /// What others would wait for.
+    pub(in crate::tile) fn once_by_one(&self, func: &Func) -> Result<(), Reason> {
+        let stores = |op: &Op| {
+            matches!(func.ops[*op].kind, OpKind::Schedule(ScheduleOp::StoreViewTko { .. } | ScheduleOp::StorePtrTko { .. }))
+        };
+        // Stores that others wait for would have to be waited for by all blocks.
+        let waited = |op: &Op| {
+            let results = &func.ops[*op].results;
+            let waits =
+                |other: &Op| !self.once.contains(other) && func.ops[*other].operands.iter().any(|value| results.contains(value));
+            func.linked_ops().iter().any(waits)
+        };
+        let Some(&op) = self.once.iter().find(|op| !stores(op) || waited(op)) else { return Ok(()) };
+        let text = "what is done once for a row, but for a store that nobody waits for, is no part of it";
+        Err(Reason::at(text, func.ops[op].span))
+    }
+
     /// Whether columns divide into so many parts as they are: all tiles do, and a part of neighbours in memory is so many of them as threads load best.
     pub(in crate::tile) fn divides(&self, func: &Func, parts: u64) -> bool {
         let (axes, class) = self.axes(func);
@@ -164,14 +172,18 @@ impl Columns {
             let axis = (0..rank(func, tile)).find(|&axis| axes.class(tile, axis) == class)?;
             Some((op, view, axis))
         };
-        func.blocks[func.body].ops.iter().filter_map(of).collect()
+        func.linked_ops().iter().filter_map(of).collect()
     }
 
-    /// The first operation that columns come from: nothing before it has any.
+    /// The first operation of the function's body that columns come from, or that has such a one within: nothing before it has any.
     pub(in crate::tile) fn first(&self, func: &Func) -> Op {
         let (axes, class) = self.axes(func);
-        let ops = &func.blocks[func.body].ops;
-        let found = ops.iter().copied().find(|&op| extents_of(func, &axes, class, op).next().is_some());
+        let has = |op: &Op| {
+            let mut own = Vec::new();
+            all_ops(func, *op, &mut own);
+            own.into_iter().any(|op| extents_of(func, &axes, class, op).next().is_some())
+        };
+        let found = func.blocks[func.body].ops.iter().copied().find(has);
         found.unwrap_or_else(|| bug!("columns that come from nowhere"))
     }
 
@@ -182,11 +194,11 @@ impl Columns {
     pub(in crate::tile) fn pad(&mut self, func: &mut Func, count: u64, shift: Option<Value>) -> Result<(), Reason> {
         let (axes, class) = self.axes(func);
         let in_vectors = |op: &Op| extents_of(func, &axes, class, *op).any(|extent| extent != self.count);
-        if let Some(&op) = func.blocks[func.body].ops.iter().find(|op| in_vectors(op)) {
+        let ops = func.linked_ops();
+        if let Some(&op) = ops.iter().find(|op| in_vectors(op)) {
             return Err(Reason::at("columns that do not divide are joined or parted", func.ops[op].span));
         }
         let wide = |value: Value, func: &Func| (0..rank(func, value)).find(|&axis| axes.class(value, axis) == class);
-        let ops = std::mem::take(&mut func.blocks[func.body].ops);
         let mut ahead: FxHashMap<Op, Vec<Op>> = FxHashMap::default();
         for &op in &ops {
             let Some((view, tile)) = view_and_tile(func, op) else {
@@ -220,13 +232,10 @@ impl Columns {
                 ahead.insert(op, made);
             }
         }
-        for op in ops {
-            func.blocks[func.body].ops.extend(ahead.remove(&op).unwrap_or_default());
-            if self.reductions.contains(&op) {
-                self.mask(func, op, count, shift);
-            }
-            func.blocks[func.body].ops.push(op);
+        for &op in &self.reductions {
+            ahead.insert(op, self.mask(func, op, count, shift));
         }
+        put_ahead(func, ahead);
         self.count = count;
         Ok(())
     }
@@ -298,35 +307,36 @@ impl Columns {
         Ok(ops)
     }
 
-    /// Has a reduction see nothing of what lies beside a row.
-    fn mask(&self, func: &mut Func, op: Op, count: u64, shift: Option<Value>) {
+    /// Has a reduction see nothing of what lies beside a row: what is done before it.
+    fn mask(&self, func: &mut Func, op: Op, count: u64, shift: Option<Value>) -> Vec<Op> {
         let data = func.ops[op].clone();
         let &OpKind::Schedule(ScheduleOp::Reduce { dim, ref identities, .. }) = &data.kind else {
             bug!("a reduction without identities")
         };
-        let (body, span) = (func.body, data.span);
-        let mut b = Builder { func, block: body, span };
-        let line = Shape::from_slice(&[count as u32]);
-        let mut column = b.value(ScheduleOp::Iota {}, &[], Type::tile(line.clone(), DType::I32));
-        if let Some(shift) = shift {
-            let shift = spread(&mut b, shift, &line);
-            column = b.minus(column, shift);
-        }
-        let end = b.constant(Const::int(DType::I32, self.count as i64), line.clone());
-        let kind = ScheduleOp::CmpI { predicate: Predicate::Lt, signedness: Signedness::Unsigned };
-        let inside = b.value(kind, &[&[column], &[end]], Type::tile(line, DType::B1));
-        for (position, identity) in identities.iter().enumerate() {
-            let value = data.operands[position];
-            let TileType { shape, .. } = b.func.ty(value).the_tile().clone();
-            let beside: Shape =
-                shape.iter().enumerate().map(|(axis, &extent)| if axis == dim as usize { extent } else { 1 }).collect();
-            let own = b.value(ScheduleOp::Reshape {}, &[&[inside]], Type::tile(beside, DType::B1));
-            let own = b.value(ScheduleOp::Broadcast {}, &[&[own]], Type::tile(shape.clone(), DType::B1));
-            let nothing = b.constant(identity.clone(), shape);
-            let ty = b.func.ty(value).clone();
-            let masked = b.value(ScheduleOp::Select {}, &[&[own], &[value], &[nothing]], ty);
-            b.func.ops[op].operands[position] = masked;
-        }
+        let (ops, masked) = apart(func, data.span, |b| {
+            let line = Shape::from_slice(&[count as u32]);
+            let mut column = b.value(ScheduleOp::Iota {}, &[], Type::tile(line.clone(), DType::I32));
+            if let Some(shift) = shift {
+                let shift = spread(b, shift, &line);
+                column = b.minus(column, shift);
+            }
+            let end = b.constant(Const::int(DType::I32, self.count as i64), line.clone());
+            let kind = ScheduleOp::CmpI { predicate: Predicate::Lt, signedness: Signedness::Unsigned };
+            let inside = b.value(kind, &[&[column], &[end]], Type::tile(line, DType::B1));
+            let mask = |(identity, &value): (&Const, &Value)| {
+                let TileType { shape, .. } = b.func.ty(value).the_tile().clone();
+                let beside: Shape =
+                    shape.iter().enumerate().map(|(axis, &extent)| if axis == dim as usize { extent } else { 1 }).collect();
+                let own = b.value(ScheduleOp::Reshape {}, &[&[inside]], Type::tile(beside, DType::B1));
+                let own = b.value(ScheduleOp::Broadcast {}, &[&[own]], Type::tile(shape.clone(), DType::B1));
+                let nothing = b.constant(identity.clone(), shape);
+                let ty = b.func.ty(value).clone();
+                b.value(ScheduleOp::Select {}, &[&[own], &[value], &[nothing]], ty)
+            };
+            identities.iter().zip(&data.operands).map(mask).collect::<Vec<_>>()
+        });
+        func.ops[op].operands[..masked.len()].copy_from_slice(&masked);
+        ops
     }
 
     /// Leaves of a row one of so many parts, that with a number; what nobody needs any more is left as it is.
@@ -375,6 +385,21 @@ fn spread(b: &mut Builder<'_>, number: Value, line: &Shape) -> Value {
     b.value(ScheduleOp::Broadcast {}, &[&[one]], Type::tile(line.clone(), dtype))
 }
 
+/// Puts operations before others, where these stand.
+fn put_ahead(func: &mut Func, mut ahead: FxHashMap<Op, Vec<Op>>) {
+    for block in func.linked_blocks() {
+        let own = std::mem::take(&mut func.blocks[block].ops);
+        func.blocks[block].ops =
+            own.into_iter().flat_map(|op| ahead.remove(&op).unwrap_or_default().into_iter().chain([op])).collect();
+    }
+}
+
+/// What operations make, and what their regions are given.
 fn values_of(func: &Func, ops: &[Op]) -> Vec<Value> {
-    ops.iter().flat_map(|&op| func.ops[op].results.to_vec()).collect()
+    let of = |op: &Op| {
+        let data = &func.ops[*op];
+        let given = data.regions.iter().flat_map(|&region| func.blocks[region].args.iter());
+        data.results.iter().chain(given).copied().collect::<Vec<_>>()
+    };
+    ops.iter().flat_map(of).collect()
 }
