@@ -89,10 +89,10 @@ impl Residue {
     }
 
     /// The largest power of two modulo which both are known to be the same.
-    fn alike(&self, other: &Residue) -> u64 {
+    fn alike(&self, other: &Residue) -> Option<u64> {
         let same = |modulus: &u64| self.clone().modulo(*modulus).terms == other.clone().modulo(*modulus).terms;
-        let most = self.modulus.min(other.modulus);
-        std::iter::successors(Some(most), |modulus| Some(modulus / 2)).find(|modulus| *modulus <= 1 || same(modulus)).unwrap_or(1)
+        let halves = std::iter::successors(Some(self.modulus.min(other.modulus)), |modulus| Some(modulus / 2));
+        halves.take_while(|modulus| *modulus > 1).find(same)
     }
 
     /// The largest power of two, up to the modulus, that is known to divide it.
@@ -112,6 +112,11 @@ impl Residue {
     }
 }
 
+/// The largest power of two, up to [`MODULUS`], whose multiples those of a number are; none where it is odd or zero.
+fn within(number: u64) -> Option<u64> {
+    Some(power(number).min(MODULUS)).filter(|&modulus| number > 0 && modulus > 1)
+}
+
 fn followed(func: &Func, facts: &Facts, value: Value, depth: u32) -> Residue {
     let itself = || Residue { terms: BTreeMap::from([(SmallVec::from_slice(&[value]), 1)]), modulus: MODULUS };
     // Of narrower integers, as truth values, wrapping and signs count.
@@ -125,32 +130,32 @@ fn followed(func: &Func, facts: &Facts, value: Value, depth: u32) -> Residue {
         return itself();
     }
     if let Some((first, step)) = facts.counter(value) {
-        let alike = power(facts.fact(step).divisor).min(MODULUS);
-        return if alike > 1 { followed(func, facts, first, depth + 1).modulo(alike) } else { itself() };
+        return match within(facts.fact(step).divisor) {
+            Some(alike) => followed(func, facts, first, depth + 1).modulo(alike),
+            None => itself(),
+        };
     }
     let Some(data) = func.defining_op(value).map(|op| &func.ops[op]) else { return itself() };
     let OpKind::Schedule(kind) = &data.kind else { return itself() };
     let of = |at: usize| followed(func, facts, data.operands[at], depth + 1);
     let number = |at: usize| func.constant(data.operands[at]).and_then(Const::as_int);
-    // The largest power of two whose multiples an integer's are.
-    let within = |number: i64| if number == 0 { 1 } else { power(number.unsigned_abs()).min(MODULUS) };
     match kind {
         ScheduleOp::AddI { .. } => of(0).plus(&of(1)),
         ScheduleOp::SubI { .. } => of(0).minus(&of(1)),
         ScheduleOp::MulI { .. } => of(0).times(&of(1), facts),
-        ScheduleOp::RemI { .. } => match number(1).map_or(1, within) {
-            1 => itself(),
-            modulus => of(0).modulo(modulus),
+        ScheduleOp::RemI { .. } => match number(1).and_then(|divisor| within(divisor.unsigned_abs())) {
+            Some(modulus) => of(0).modulo(modulus),
+            None => itself(),
         },
         // The low bits that a mask leaves.
-        ScheduleOp::AndI {} => match number(1).map_or(1, |mask| within(mask.wrapping_add(1))) {
-            1 => itself(),
-            modulus => of(0).modulo(modulus),
+        ScheduleOp::AndI {} => match number(1).and_then(|mask| within(mask.wrapping_add(1).unsigned_abs())) {
+            Some(modulus) => of(0).modulo(modulus),
+            None => itself(),
         },
         // As the remainder of a number that may be negative: one, or one more divisor.
         ScheduleOp::Select {} => match of(1).alike(&of(2)) {
-            1 => itself(),
-            modulus => of(1).modulo(modulus),
+            Some(modulus) => of(1).modulo(modulus),
+            None => itself(),
         },
         ScheduleOp::ExtI { .. } | ScheduleOp::TruncI { .. } | ScheduleOp::Assume { .. } => of(0),
         _ => itself(),

@@ -55,7 +55,7 @@ const ALIKE: &str = "    b = ct.load(w, (0,), (N,))
         v = next
 ";
 
-/// Sums over such rows, by columns, and twice as many sums of a row at once.
+/// Sums over such rows, by columns, and two numbers of each row at once.
 const SUMMED: &str = "    sums = ct.zeros((1, N), ACC)
     for k in range(i, x.shape[0], 16):
         v = ct.load(x, (k, 0), (1, N)).astype(ACC)

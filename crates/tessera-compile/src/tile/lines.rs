@@ -80,7 +80,7 @@ pub(super) fn align(func: &mut Func) -> Result<(), Reason> {
     let Some(often) = unaligned.rev().max_by_key(|access| access.weight) else {
         return Err("lines begin at whole vectors".into());
     };
-    let narrowest = accesses.iter().map(|access| access.bytes).min().unwrap_or(1);
+    let narrowest = accesses.iter().map(|access| access.bytes).fold(often.bytes, u64::min);
     let (shift, modulus) = (often.corner.clone(), often.corner.modulus());
     if !(modulus * narrowest).is_multiple_of(VECTOR_BYTES) {
         return Err("the rows of a loop begin at different places".into());

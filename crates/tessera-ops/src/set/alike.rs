@@ -10,29 +10,48 @@ use crate::operator::{Argument, LaunchSpec, Machine, Unsupported};
 use crate::set::rows;
 
 /// A block that takes rows of elements of 16 bits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
-    warps: usize,
+    pub(crate) warps: usize,
     /// Elements of a row that each of its threads has at most.
     most: usize,
     /// Blocks that a multiprocessor holds of it.
-    resident: usize,
+    pub(crate) resident: usize,
     /// The next row is on its way meanwhile; else it is waited for, by more blocks.
-    ahead: bool,
+    pub(crate) ahead: bool,
 }
 
 impl Block {
     pub(crate) const fn new(warps: usize, most: usize, resident: usize, ahead: bool) -> Block {
         Block { warps, most, resident, ahead }
     }
+
+    /// The first of some blocks that holds rows of `n` elements; none where rows are whole vectors.
+    pub(crate) fn of(blocks: &[Block], n: usize, storage: DType) -> Option<Block> {
+        if storage.bits() != 16 || !rows::is_odd(n, storage) {
+            return None;
+        }
+        let vector = vector(storage);
+        // Where a row begins at the end of a vector, it has one more.
+        let elements = |block: &Block| (n + vector - 1).div_ceil(Arch::WARP as usize * block.warps * vector) * vector;
+        blocks.iter().copied().find(|block| elements(block) <= block.most)
+    }
+}
+
+/// Elements of the widest access of a thread.
+fn vector(storage: DType) -> usize {
+    rows::VECTOR_BITS / storage.bits() as usize
+}
+
+/// How far rows of a block that begin alike are apart, where so many blocks take all of them.
+pub(crate) fn apart(blocks: usize, storage: DType) -> usize {
+    blocks / vector(storage) * vector(storage)
 }
 
 /// How rows are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alike {
-    warps: usize,
-    resident: usize,
-    ahead: bool,
+    block: Block,
     /// Rows from one of a block's to the next one.
     step: usize,
 }
@@ -43,17 +62,9 @@ const SHORT: usize = 512;
 impl Alike {
     /// By the first of some blocks that holds rows of `n` elements; none where rows are whole vectors or short, nor where sums take 64 bits.
     pub(crate) fn of(blocks: &[Block], n: usize, (storage, acc): (DType, DType), machine: Machine) -> Option<Alike> {
-        let bits = storage.bits() as usize;
         let Machine::Gpu(arch) = machine else { return None };
-        if bits != 16 || acc.bits() > 32 || !rows::is_odd(n, storage) || n < SHORT {
-            return None;
-        }
-        let vector = rows::VECTOR_BITS / bits;
-        // Where a row begins at the end of a vector, it has one more.
-        let elements = |warps: usize| (n + vector - 1).div_ceil(Arch::WARP as usize * warps * vector) * vector;
-        let &Block { warps, resident, ahead, .. } = blocks.iter().find(|block| elements(block.warps) <= block.most)?;
-        let blocks = resident * arch.multiprocessors() as usize;
-        Some(Alike { warps, resident, ahead, step: blocks / vector * vector })
+        let block = Block::of(blocks, n, storage).filter(|_| acc.bits() <= 32 && n >= SHORT)?;
+        Some(Alike { block, step: apart(block.resident * arch.multiprocessors() as usize, storage) })
     }
 
     /// The launch of a kernel for so many rows, which is told how far apart they are.
@@ -63,8 +74,9 @@ impl Alike {
         mut arguments: Vec<(&'static str, Argument)>,
         count: usize,
     ) -> Result<LaunchSpec, Unsupported> {
-        arguments.extend([("STEP", rows::int(self.step)), ("AHEAD", Argument::Bool(self.ahead))]);
+        let Block { warps, resident, ahead, .. } = self.block;
+        arguments.extend([("STEP", rows::int(self.step)), ("AHEAD", Argument::Bool(ahead))]);
         let launch = LaunchSpec::new(kernel, arguments, rows::grid(count.min(self.step), 1)?);
-        Ok(LaunchSpec { warps: self.warps as u32, resident: self.resident as u32, ..launch })
+        Ok(LaunchSpec { warps: warps as u32, resident: resident as u32, ..launch })
     }
 }

@@ -21,6 +21,7 @@ use crate::operator::{
     Unsupported,
 };
 use crate::problem::Problem;
+use crate::set::alike;
 use crate::set::norm::{self, Centre};
 use crate::set::rows;
 use crate::signature::{Calls, Operand, Signature};
@@ -225,11 +226,9 @@ const COLUMN_TILE: (usize, usize) = (32, 64);
 const PARTS: usize = 64;
 const PART_COLUMNS: usize = 16;
 
-/// What the numbers of a block's rows that are no whole vectors are apart by a multiple of: elements of a vector, of 16 bits.
-const ALIKE: usize = 8;
-/// Blocks that have a whole row of such elements in one tile, which then lies as the compiler finds best: warps, most elements of a thread, how many blocks.
-const ALIKE_BLOCKS: &[(usize, usize, usize)] = &[(4, 24, 3), (4, 40, 2)];
-const ALIKE_CENTRED_BLOCKS: &[(usize, usize, usize)] = &[(4, 40, 2)];
+/// Blocks that have a whole row which is no whole vectors in one tile, which then lies as the compiler finds best.
+const ALIKE_BLOCKS: &[alike::Block] = &[alike::Block::new(4, 24, 3, true), alike::Block::new(4, 40, 2, true)];
+const ALIKE_CENTRED_BLOCKS: &[alike::Block] = &[alike::Block::new(4, 40, 2, true)];
 /// The shortest of these rows: several shorter ones are taken at a time.
 const ALIKE_SHORTEST: usize = 2048;
 const ALIKE_CENTRED_SHORTEST: usize = 3072;
@@ -265,12 +264,8 @@ impl Held {
             Centre::Zero => (ALIKE_BLOCKS, ALIKE_SHORTEST),
             Centre::Mean => (ALIKE_CENTRED_BLOCKS, ALIKE_CENTRED_SHORTEST),
         };
-        if storage.bits() != 16 || !rows::is_odd(n, storage) || n < shortest {
-            return None;
-        }
-        let elements = |warps: usize| (n + ALIKE - 1).div_ceil(32 * warps * ALIKE) * ALIKE;
-        let &(warps, _, resident) = blocks.iter().find(|(warps, most, _)| elements(*warps) <= *most)?;
-        Some(Held { rows: 1, columns: n, warps, resident, ahead: true, weight: true })
+        let alike::Block { warps, resident, ahead, .. } = alike::Block::of(blocks, n, storage).filter(|_| n >= shortest)?;
+        Some(Held { rows: 1, columns: n, warps, resident, ahead, weight: true })
     }
 
     /// Rows of `n` elements that are added up in 32 bits; none where no block holds one.
@@ -393,7 +388,7 @@ fn launches(
             // Where the compiler chooses, two blocks of a multiprocessor have the registers.
             let blocks = blocks(machine, if resident == 0 { 2 } else { resident });
             // Rows that are no whole vectors begin alike, if they are as many apart.
-            let step = if rows::is_odd(n, storage) { blocks / ALIKE * ALIKE } else { blocks };
+            let step = if rows::is_odd(n, storage) { alike::apart(blocks, storage) } else { blocks };
             let parts = count.div_ceil(rows).clamp(1, step);
             tensors.extend(sums.iter().map(|name| TensorSpec::new(name, acc, [parts, n], Role::Workspace)));
             let mut arguments = rows::arrays(tensors, cotangents);

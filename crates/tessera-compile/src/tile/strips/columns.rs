@@ -26,7 +26,7 @@ use tessera_types::room::ROW_COLUMNS;
 
 use super::axes::{Axes, Class, Reductions, rank};
 use super::plan::{Plan, done_once, view_and_tile};
-use super::{Cutter, Strips, all_ops};
+use super::{Cutter, Strips, all_ops, put_ahead};
 use crate::tile::numbers::{Numbers, apart};
 use crate::tile::relation::shape;
 use tessera_analysis::memory::access;
@@ -235,7 +235,11 @@ impl Columns {
         for &op in &self.reductions {
             ahead.insert(op, self.mask(func, op, count, shift));
         }
-        put_ahead(func, ahead);
+        let body = func.body;
+        put_ahead(func, body, &mut ahead);
+        if let Some((&op, _)) = ahead.iter().next() {
+            bug!("`{}` stands nowhere", func.ops[op].row().mnemonic);
+        }
         self.count = count;
         Ok(())
     }
@@ -383,15 +387,6 @@ fn spread(b: &mut Builder<'_>, number: Value, line: &Shape) -> Value {
     let dtype = b.func.ty(number).num().unwrap_or_else(|| bug!("a shift that is no number"));
     let one = b.value(ScheduleOp::Reshape {}, &[&[number]], Type::tile(Shape::from_slice(&[1]), dtype));
     b.value(ScheduleOp::Broadcast {}, &[&[one]], Type::tile(line.clone(), dtype))
-}
-
-/// Puts operations before others, where these stand.
-fn put_ahead(func: &mut Func, mut ahead: FxHashMap<Op, Vec<Op>>) {
-    for block in func.linked_blocks() {
-        let own = std::mem::take(&mut func.blocks[block].ops);
-        func.blocks[block].ops =
-            own.into_iter().flat_map(|op| ahead.remove(&op).unwrap_or_default().into_iter().chain([op])).collect();
-    }
 }
 
 /// What operations make, and what their regions are given.

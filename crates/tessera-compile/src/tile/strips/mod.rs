@@ -230,7 +230,7 @@ impl Cutter<'_> {
         plan.inside.iter().for_each(|&op| all_ops(func, op, &mut inside));
         inside.iter().for_each(|&op| self.access(func, op));
         self.retype(func, &inside);
-        self.link(func, body);
+        put_ahead(func, body, &mut self.ahead);
     }
 
     /// Makes the loop; its body.
@@ -273,7 +273,7 @@ impl Cutter<'_> {
         let types = plan.tokens.iter().map(|_| Type::Token);
         let looped = b.op_with_regions(ScheduleOp::For { unsigned: false, unroll: None }, &groups, types, [body]);
         self.retype(func, &inside);
-        self.link(func, body);
+        put_ahead(func, body, &mut self.ahead);
 
         let named: FxHashMap<Value, Value> = plan.tokens.iter().copied().zip(func.ops[looped].results.iter().copied()).collect();
         let old = std::mem::take(&mut func.blocks[plan.block].ops);
@@ -433,19 +433,18 @@ impl Cutter<'_> {
             }
         }
     }
+}
 
-    /// Links the new operations in a block and its regions.
-    fn link(&mut self, func: &mut Func, block: Block) {
-        let old = std::mem::take(&mut func.blocks[block].ops);
-        let mut new = Vec::with_capacity(old.len());
-        for op in old {
-            new.extend(self.ahead.remove(&op).unwrap_or_default());
-            new.push(op);
-            for region in func.ops[op].regions.clone() {
-                self.link(func, region);
-            }
+/// Puts operations before others, in a block and its regions.
+fn put_ahead(func: &mut Func, block: Block, ahead: &mut FxHashMap<Op, Vec<Op>>) {
+    for op in std::mem::take(&mut func.blocks[block].ops) {
+        if let Some(made) = ahead.remove(&op) {
+            func.blocks[block].ops.extend(made);
         }
-        func.blocks[block].ops = new;
+        func.blocks[block].ops.push(op);
+        for region in func.ops[op].regions.clone() {
+            put_ahead(func, region, ahead);
+        }
     }
 }
 
