@@ -11,7 +11,6 @@ leaves a guard: a kernel is read again where one of them does not hold any more.
 from __future__ import annotations
 
 import ast
-import builtins
 import dataclasses
 import enum
 import inspect
@@ -72,6 +71,19 @@ def function_of(value):
     if type(value).__module__.startswith("cuda.tile") and hasattr(value, "_pyfunc"):
         return value._pyfunc
     return value if isinstance(value, types.FunctionType) else None
+
+
+def _evaluated(function: types.FunctionType, annotation):
+    """What an annotation stands for: Python evaluates one that is written as a text when it is asked for. ``None`` where that has no meaning here, as
+    names that only type checkers import."""
+    if not isinstance(annotation, str):
+        return annotation
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    try:
+        around = {name: cell.cell_contents for name, cell in cells}
+        return _evaluated(function, eval(annotation, function.__globals__, around))
+    except Exception:
+        return None
 
 
 def capture(function: types.FunctionType, style: str, decorator: str, objects: dict[str, object] | None = None) -> Captured:
@@ -186,10 +198,10 @@ class _Reader:
             else:
                 lines.bind(parameter, value, asked.get(parameter, {}))
         if isinstance(owner, types.FunctionType):
-            pieces = lines.signature(owner, source.node, read)
+            pieces = lines.signature(owner, source.node)
             pieces |= lines.namesake(owner, source, read, own)
         else:
-            pieces = lines.body(owner, source.node, read)
+            pieces = lines.body(owner, source.node)
         source = source.replaced(pieces)
         self.modules[unit] = Text(source.file, source.text, source.shown, before)
         for wanted, members in _source.names(source.tree).items():
@@ -248,9 +260,9 @@ class _Lines:
         # Names that are put in the places of expressions of the text.
         self.put: set[str] = set()
 
-    def signature(self, function: types.FunctionType, node: ast.AST, read) -> dict[ast.AST, str]:
-        """Names for those annotations and defaults of a function that stand for what they were when it was defined, or have been since: what is put
-        in their places."""
+    def signature(self, function: types.FunctionType, node: ast.AST) -> dict[ast.AST, str]:
+        """Names for the annotations and defaults of a function, which stand for what they were when it was defined, or have been since: what is put in
+        their places."""
         for attribute in ("__code__", "__defaults__", "__kwdefaults__"):
             self.reader.guard_attribute(function, attribute)
         keywords = function.__kwdefaults__ or {}
@@ -259,9 +271,7 @@ class _Lines:
         annotations, defaults = _source.signature(node)
         pieces: dict[ast.AST, str] = {}
         for parameter, expression in annotations:
-            value = function.__annotations__.get(parameter)
-            unknown = any(read(name) is _UNBOUND and not hasattr(builtins, name) for name in _source.names_in(expression))
-            said = self._annotation(value) if unknown and not isinstance(value, str) else None
+            said = self._annotation(_evaluated(function, function.__annotations__.get(parameter)))
             if said is not None:
                 self._put(pieces, expression, said)
         positional = function.__code__.co_varnames[: function.__code__.co_argcount]
@@ -315,7 +325,7 @@ class _Lines:
         self.bind(alias, value, _source.names(source.tree).get(source.name, {}))
         return dict.fromkeys(nodes, alias)
 
-    def body(self, cls: type, node: ast.ClassDef, read) -> dict[ast.AST, str]:
+    def body(self, cls: type, node: ast.ClassDef) -> dict[ast.AST, str]:
         """Names for what a class's attributes, fields and methods have that its text does not say, or not any more."""
         pieces: dict[ast.AST, str] = {}
         fields = {field.name: field for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
@@ -323,7 +333,7 @@ class _Lines:
         members = self._bases(cls, node, pieces) if issubclass(cls, enum.Enum) else {}
         for statement in node.body:
             if isinstance(statement, ast.FunctionDef):
-                self._method(cls, statement, read, pieces)
+                self._method(cls, statement, pieces)
                 continue
             name, expression = _source.assigned(statement)
             if name in members:
@@ -344,7 +354,7 @@ class _Lines:
                 self._place(pieces, expression, held)
         return pieces
 
-    def _method(self, cls: type, statement: ast.FunctionDef, read, pieces: dict[ast.AST, str]):
+    def _method(self, cls: type, statement: ast.FunctionDef, pieces: dict[ast.AST, str]):
         if issubclass(cls, enum.Enum) and statement.name in ("__new__", "__init__"):
             # The members are made.
             pieces[statement] = "pass"
@@ -353,7 +363,7 @@ class _Lines:
         method = getattr(held, "__func__", getattr(held, "fget", held))
         self.reader.guards.append(Guard(vars(cls).get, statement.name, held))
         if isinstance(method, types.FunctionType):
-            pieces |= self.signature(method, statement, read)
+            pieces |= self.signature(method, statement)
 
     def _bases(self, cls: type[enum.Enum], node: ast.ClassDef, pieces: dict[ast.AST, str]) -> dict[str, enum.Enum]:
         """Puts bases in the places of those that the compiler does not know, and names those of an enumeration without a text; its members."""
@@ -488,7 +498,7 @@ class _Lines:
 
     def _annotation(self, value) -> str | None:
         """An expression for what a parameter may be annotated with; ``None`` where it is nothing of ours."""
-        if isinstance(value, str) or not hasattr(value, "__metadata__"):
+        if not hasattr(value, "__metadata__"):
             return None
         for mark in value.__metadata__:
             kind = type(mark).__name__.lstrip("_")

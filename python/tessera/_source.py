@@ -239,11 +239,6 @@ def unused_names(source: Source, expression: ast.expr) -> Iterator[str]:
             yield name
 
 
-def names_in(node: ast.AST) -> set[str]:
-    """The names that an expression reads."""
-    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
-
-
 def says(node: ast.expr, value) -> bool:
     """Whether an expression is the plain constant that a value is. A list is none: it may hold something else later."""
     if not (value is None or type(value) in (bool, int, float, str)):

@@ -172,6 +172,30 @@ def test_defaults_and_annotations_are_those_of_the_definition():
     assert (run(kernels[1])[1] == np.arange(1000) * 3).all()
 
 
+Marked = ct.Constant
+SPACE = types.SimpleNamespace(Int=ct.Constant[int])
+
+
+@pytest.mark.parametrize("said", [Marked[int], Marked, SPACE.Int, "ct.Constant[int]", "SPACE.Int", "'Marked[int]'"], ids=str)
+def test_annotations_are_what_python_makes_of_them(said):
+    def kernel(x, out, T: said):
+        i = ct.bid(0)
+        ct.store(out, (i,), ct.load(x, (i,), (T,)))
+
+    x, out = run(ct.kernel(kernel))
+    assert (out == x).all()
+
+
+def test_annotations_that_only_type_checkers_know_are_none():
+    @ct.kernel
+    def kernel(x: "checkers.Tensor", out: "not a type", T: ConstInt):  # noqa: F722, F821
+        i = ct.bid(0)
+        ct.store(out, (i,), ct.load(x, (i,), (T,)))
+
+    x, out = run(kernel)
+    assert (out == x).all()
+
+
 def test_annotations_with_marks():
     @ct.kernel
     def kernel(x: ct.IndexedWithInt64, out: Annotated[ct.Array, ct.ArrayAnnotation(index_dtype=ct.int64)], T: ct.Constant, n: ct.ScalarInt64):

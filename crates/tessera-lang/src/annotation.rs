@@ -1,11 +1,12 @@
 //! What a parameter's annotation says: `ct.Constant[int]`, `ct.IndexedWithInt64`, `Annotated[ct.Array, ...]` and aliases of
 //! them at module level. Annotations that mean nothing to kernels (`torch.Tensor`) are taken as none.
 
-use tessera_ir::IndexType;
+use tessera_ir::{IndexType, SourceId};
 use tessera_types::DType;
 
-use crate::ast::{Arg, Expr, ExprKind, UnaryOp};
+use crate::ast::{Arg, Expr, ExprKind, StmtKind, UnaryOp};
 use crate::file::{Definition, Global, Moment, ParsedFile};
+use crate::python;
 
 /// What a compile-time parameter may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,12 +62,16 @@ fn annotation(file: &ParsedFile, expr: &Expr, depth: u32) -> Annotation {
     if depth > MAX_ALIASES {
         return Annotation::None;
     }
-    if let ExprKind::Name(name) = &expr.kind
-        && let Some(Definition { what: Global::Value(value, position), .. }) = file.global(name, Moment::end(expr.span.source))
-    {
+    let alias = match &expr.kind {
+        ExprKind::Name(name) => file.global(name, Moment::end(expr.span.source)),
+        ExprKind::Attribute(..) => file.elsewhere(expr),
+        _ => None,
+    };
+    if let Some(Definition { what: Global::Value(value, position), .. }) = alias {
         return if position.is_empty() { annotation(file, value, depth + 1) } else { Annotation::None };
     }
     match &expr.kind {
+        ExprKind::Str(text) => written(expr.span.source, text).map_or(Annotation::None, |said| annotation(file, &said, depth + 1)),
         ExprKind::Name(_) if const_kind(expr) != ConstKind::Any => Annotation::Plain(const_kind(expr)),
         ExprKind::Name(_) | ExprKind::Attribute(..) => match last(file, expr).as_deref() {
             Some("Constant") => Annotation::Constant(ConstKind::Any),
@@ -87,6 +92,15 @@ fn annotation(file: &ParsedFile, expr: &Expr, depth: u32) -> Annotation {
             _ => Annotation::None,
         },
         _ => Annotation::None,
+    }
+}
+
+/// The expression that a text is: annotations may be written as strings.
+fn written(source: SourceId, text: &str) -> Option<Expr> {
+    let module = python::parse(source, text).ok()?;
+    match module.stmts.into_iter().next()?.0.kind {
+        StmtKind::Expr(expr) => Some(expr),
+        _ => None,
     }
 }
 
