@@ -75,6 +75,23 @@ const TILES: &str = "    ct.store(y, (i, 0), ct.load(x, (i, 0), (4, 64), padding
     ct.store(y, (i, 1), ct.load(x, (i, 1), (4, 64)))
 ";
 
+/// Rows of two arrays, which need not begin alike, in tiles that are wider than they.
+const PAIRED: &str = "    v = ct.load(x, (i, 0), (1, N), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
+    u = ct.load(w, (i, 0), (1, N), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
+    ct.store(y, (i, 0), (v * u + ct.sum(v * u, axis=1, keepdims=True) * 0.0078125).astype(y.dtype))
+";
+
+/// The second row of several weights.
+const SECOND: &str = "    v = ct.load(x, (i, 0), (1, N), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
+    b = ct.load(w, (1, 0), (1, N), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
+    ct.store(y, (i, 0), (v * ct.max(v, axis=1, keepdims=True) + b).astype(y.dtype))
+";
+
+/// Two rows a tile, of which threads have an odd number of registers.
+const TWO_ROWS: &str = "    v = ct.load(x, (i, 0), (2, N), padding_mode=ct.PaddingMode.ZERO).astype(ACC)
+    ct.store(y, (i, 0), (v + ct.max(v, axis=1, keepdims=True)).astype(y.dtype))
+";
+
 fn array(storage: DType, sizes: &[i64]) -> ArgType {
     let mut array = ArgType::array(storage, sizes.len());
     if let (ArgType::Array { lines, .. }, Some(last)) = (&mut array, sizes.last()) {
@@ -91,18 +108,23 @@ fn numbers(storage: DType, sizes: &[i64], seed: usize) -> Data {
     Data::codes(storage, sizes, |i| format.encode(number(i), Rounding::NearestEven, Overflow::Saturate))
 }
 
-/// Runs a kernel over rows everywhere; whether it takes them from whole vectors on.
+/// Runs a kernel over rows and a weight everywhere; whether it takes them from whole vectors on.
 fn agree(work: &str, storage: DType, [rows, columns]: [i64; 2], grid: u32, arch: Arch) -> bool {
+    agree_of(work, storage, [vec![rows, columns], vec![columns], vec![rows, columns]], columns, grid, arch)
+}
+
+/// The same of arrays of any sizes, in tiles of so many columns.
+fn agree_of(work: &str, storage: DType, sizes: [Vec<i64>; 3], tile: i64, grid: u32, arch: Arch) -> bool {
     let file = parse_file("odd.py", &format!("{HEAD}{work}"));
     let acc = if storage == DType::F64 { DType::F64 } else { DType::F32 };
-    let sizes = [vec![rows, columns], vec![columns], vec![rows, columns]];
+    let [rows, columns] = [sizes[0][0], sizes[0][1]];
     let mut args: Vec<(String, ArgType)> =
         ["x", "w", "y"].iter().zip(&sizes).map(|(name, sizes)| (name.to_string(), array(storage, sizes))).collect();
     args.push(("ACC".to_string(), ArgType::Const(ConstValue::DType(acc))));
-    args.push(("N".to_string(), ArgType::Const(ConstValue::Int(columns))));
+    args.push(("N".to_string(), ArgType::Const(ConstValue::Int(tile))));
     state_odd_lines(&mut args, |place| {
         let sizes = sizes.get(place)?;
-        Some([sizes.clone(), if sizes.len() == 2 { vec![columns, 1] } else { vec![1] }])
+        Some([sizes.clone(), if sizes.len() == 2 { vec![sizes[1], 1] } else { vec![1] }])
     });
     let stated =
         args.iter().any(|(_, ty)| matches!(ty, ArgType::Array { shape, .. } if shape.contains(&Extent::Static(columns))));
@@ -123,7 +145,7 @@ fn agree(work: &str, storage: DType, [rows, columns]: [i64; 2], grid: u32, arch:
         same(&wanted[2], &emulated[2], 0.0).unwrap_or_else(|error| told(&format!("{schedule:?}"), error));
     }
     let aligned = tessera_ir::text::print_module(&device.tile).contains("steps=[1,1]");
-    assert!(stated || !aligned, "lines of {columns} are whole vectors");
+    assert!(stated || !aligned || tile != columns, "lines of {columns} are whole vectors");
     aligned
 }
 
@@ -143,6 +165,39 @@ fn rows_of_any_length() {
     }
     for work in [CENTRED, WEIGHTED, COUNTED] {
         agree(work, DType::BF16, [3, 1001], 3, Arch::Sm80);
+    }
+}
+
+#[test]
+fn rows_of_two_arrays_in_wider_tiles() {
+    for storage in [DType::F32, DType::BF16, DType::F8E4M3, DType::F64] {
+        for (rows, columns, tile) in [(9, 1001, 1024), (9, 37, 64), (5, 1004, 1024), (4, 5, 8), (9, 1002, 2048)] {
+            let sizes = [vec![rows, columns], vec![rows, columns], vec![rows, columns]];
+            for work in [PAIRED, SECOND] {
+                agree_of(work, storage, sizes.clone(), tile, rows as u32, Arch::Sm90a);
+            }
+            // Lines of the second array lie further apart than those of the others.
+            let sizes = [vec![rows, columns], vec![rows, columns + 3], vec![rows, columns]];
+            agree_of(SECOND, storage, sizes, tile, rows as u32, Arch::Sm90a);
+        }
+    }
+    agree_of(PAIRED, DType::BF16, [vec![9, 1001], vec![9, 1001], vec![9, 1001]], 1024, 9, Arch::Sm80);
+}
+
+#[test]
+fn weights_that_are_shorter_than_a_vector() {
+    for storage in [DType::F32, DType::BF16, DType::F16, DType::F8E4M3] {
+        for columns in [2, 3, 5, 7, 9, 13] {
+            agree(WEIGHTED, storage, [9, columns], 9, Arch::Sm90a);
+            agree(WEIGHTED, storage, [9, columns], 9, Arch::Sm80);
+        }
+    }
+}
+
+#[test]
+fn odd_numbers_of_registers() {
+    for (storage, columns) in [(DType::BF16, 4097), (DType::F16, 4099)] {
+        agree(TWO_ROWS, storage, [4, columns], 2, Arch::Sm90a);
     }
 }
 

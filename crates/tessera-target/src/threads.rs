@@ -70,9 +70,12 @@ impl Lowering<'_> {
         let zero = self.b.shr(Ty::U32, count, bits);
         let mut renewed = Regs::new();
         for pair in self.regs(data.one(0))?.chunks(2) {
-            let word = self.words.get(pair).copied().unwrap_or_else(|| self.b.pack(pair));
+            let word = match pair {
+                &[alone] => self.b.cvt(Ty::U32, Ty::U16, alone),
+                pair => self.words.get(pair).copied().unwrap_or_else(|| self.b.pack(pair)),
+            };
             let word = self.b.xor(word, zero);
-            renewed.extend(self.halves(word));
+            renewed.extend(self.halves(word).into_iter().take(pair.len()));
         }
         self.bind_regs(data.result(), renewed);
         Ok(())

@@ -505,6 +505,14 @@ impl Lowering<'_> {
         let place = self.b.shr(Ty::U32, place, shift);
         let elements = self.b.and(place, most);
         let mut runs = self.grouped(window, &bits, Some(dim));
+        // A line that begins at a whole vector begins at the second one of a run, if it begins within a run.
+        let whole_lines = window
+            .axes
+            .iter()
+            .enumerate()
+            .all(|(other, side)| other == dim || (side.stride_divisor * window.unit).is_multiple_of(16));
+        // A shorter one may lie between a run's ends.
+        let is_long = window.axes[dim].least_size >= width as i64;
         let mut firsts = Vec::new();
         for run in &mut runs {
             let (first, last) = (run.registers[0], run.registers[width as usize - 1]);
@@ -513,14 +521,16 @@ impl Lowering<'_> {
             let others = run.when;
             // The second vector lies in the array where the element behind it does, and what it has of the run lies there, too; the first one where
             // the run's first element does. Of a vector before the array nothing is read.
-            let along = self.both(last, beyond);
+            let later = self.both(last, beyond);
+            let all = self.both(first, later);
+            let along = if whole_lines { later } else { all };
             run.when = self.both(others, along);
             firsts.push(self.both(run.when, first));
             let some = match (first, last) {
-                (Some(first), Some(last)) => Some(self.b.or(first, last)),
+                (Some(first), Some(last)) if is_long => Some(self.b.or(first, last)),
                 _ => None,
             };
-            let ends = beyond.map(|beyond| self.b.not(beyond));
+            let ends = if whole_lines { beyond } else { along }.map(|along| self.b.not(along));
             run.cut = ends.and_then(|ends| {
                 let cut = self.both(Some(ends), some);
                 self.both(cut, others)
