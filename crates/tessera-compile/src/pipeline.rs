@@ -99,6 +99,7 @@ impl OptLevel {
                 &[
                     "mask-elision",
                     "pipelining",
+                    "register-pipelining",
                     "layouts",
                     "product-overlap",
                     "product-alternation",

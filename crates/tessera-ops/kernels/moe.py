@@ -38,7 +38,7 @@ def gate(logits, weights, ids, ROWS: ct.Constant[int], BINS: ct.Constant[int], K
     ct.store(ids, (i, 0), found)
 
 
-@tessera.kernel
+@tessera.kernel(num_warps=4)
 def gate_backward(logits, ids, dweights, dlogits, ROWS: ct.Constant[int], BINS: ct.Constant[int], K: ct.Constant[int],
                   RENORMALISED: ct.Constant[bool], ACC: ct.Constant):
     i = ct.bid(0)
