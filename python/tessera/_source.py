@@ -17,6 +17,7 @@ import keyword
 import string
 import tokenize
 import types
+import weakref
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -103,8 +104,9 @@ def _span(token: tokenize.TokenInfo) -> ast.AST:
     return ast.Name("", lineno=line, col_offset=column(token.start), end_lineno=end, end_col_offset=column(token.end))
 
 
-#: Texts that were read, by their code: a file that is changed later is another text than the one that Python runs.
-_READ: dict[types.CodeType, Source] = {}
+#: Texts that were read, by the numbers of their codes while these live: a file that is changed later is another text than the one that Python runs.
+#: Equal codes may have different texts: their files and the annotations of their parameters are no part of them.
+_READ: dict[int, tuple[weakref.ref[types.CodeType], Source]] = {}
 
 
 def of_function(function: types.FunctionType) -> Source:
@@ -113,10 +115,18 @@ def of_function(function: types.FunctionType) -> Source:
     Raises:
         SourceError: Python has no text of it, or has another.
     """
-    known = _READ.get(function.__code__)
-    if known is None:
-        known = _READ[function.__code__] = _of_code(function)
-    return known
+    number = id(function.__code__)
+    known, source = _READ.get(number, (None, None))
+    if known is None or known() is not function.__code__:
+        source = _of_code(function)
+        _READ[number] = weakref.ref(function.__code__, lambda gone: _forget(number, gone)), source
+    return source
+
+
+def _forget(number: int, gone: weakref.ref) -> None:
+    """Lets a text go with its code, unless another code has that number by now."""
+    if _READ.get(number, (None, None))[0] is gone:
+        del _READ[number]
 
 
 def of_class(cls: type) -> Source:

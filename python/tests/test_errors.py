@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import linecache
 import logging
 import signal
@@ -303,6 +304,35 @@ def test_faults_name_the_kernel_and_the_place():
         assert "asserts" in str(found.value) or __file__ in str(found.value)
     # The process goes on.
     launch(X, np.zeros_like(X), 16)
+
+
+def test_places_are_in_the_files_of_their_functions_though_others_say_the_same(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    helper = "import tessera.tile as ct\ndef stored(x, v):\n    ct.store(x, (0,), v + 1)\n"
+
+    def of(function):
+        @ct.kernel
+        def kernel(x):
+            function(x, ct.load(x, (0,), (16,)))
+
+        return kernel
+
+    def of_wrong(function):
+        @ct.kernel
+        def kernel(x):
+            function(x, ct.load(x, (0,), (16,)).reshape((4, 4)))
+
+        return kernel
+
+    for name in ("same_a", "same_b"):
+        (tmp_path / f"{name}.py").write_text(helper)
+        stored = importlib.import_module(name).stored
+        with pytest.raises(ct.TileError) as found:
+            launch(np.zeros(16, np.float32), kernel=of_wrong(stored), grid=(1,))
+        assert (found.value.filename, found.value.lineno) == (str(tmp_path / f"{name}.py"), 3)
+        with tessera.use("emu", sanitize="all"), pytest.raises(tessera.SanitizerError) as found:
+            launch(np.zeros(16, np.float32), kernel=of(stored), grid=(4,))
+        assert f"{name}.py:3:" in str(found.value)
 
 
 def test_sanitizers_give_their_findings():

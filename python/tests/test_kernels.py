@@ -3,6 +3,8 @@
 import dataclasses
 import enum
 import functools
+import gc
+import importlib
 import linecache
 import textwrap
 import threading
@@ -390,6 +392,36 @@ def test_cells_of_a_notebook_and_kernels_that_are_defined_again():
     with pytest.raises(SyntaxError) as found:
         cell(13, "ct.launch(None, (1,), bad, (x,))")
     assert (found.value.filename, found.value.lineno, found.value.text) == ("/cells/12.py", 3, "    ct.nothing(x)")
+
+
+def test_kernels_whose_codes_are_equal(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    results = []
+    for name, annotation in (("equal_codes_a", ""), ("equal_codes_b", ": ct.ScalarInt64")):
+        text = f"import tessera.tile as ct\n@ct.kernel\ndef k(x, n{annotation}):\n    ct.store(x, 0, ct.full((4,), n * 10**9, ct.int64))\n"
+        (tmp_path / f"{name}.py").write_text(text)
+        kernel, x = importlib.import_module(name).k, np.zeros(4, np.int64)
+        ct.launch(None, (1,), kernel, (x, 5))
+        results.append((x[0], kernel.__tessera_function__.__code__))
+    assert results[0][1] == results[1][1], "annotations and files are no part of a code"
+    # One parameter has 32 bits, one 64.
+    assert [number for number, _ in results] == [705032704, 5 * 10**9]
+
+
+def test_texts_are_let_go_with_their_functions():
+    def made():
+        name, text = "/cells/let_go.py", "def f(v):\n    return v\n"
+        linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+        names: dict = {}
+        exec(compile(text, name, "exec"), names)
+        run(kernel_of(names["f"]))
+
+    made()
+    gc.collect()
+    before = len(tessera._source._READ)
+    made()
+    gc.collect()
+    assert len(tessera._source._READ) == before
 
 
 def test_other_modules_with_late_annotations_and_cutile_by_its_own_name(tmp_path):
