@@ -17,6 +17,7 @@ import inspect
 import math
 import sys
 import types
+import typing
 from typing import NamedTuple
 
 from . import _classes, _source, dtypes, errors
@@ -65,8 +66,9 @@ class Captured(NamedTuple):
 
 def function_of(value):
     """The plain function behind a kernel or a decorated function of the kernel language; ``None`` where there is none."""
-    inner = getattr(value, "__tessera_function__", None)
-    if inner is not None:
+    # What it holds: an object of the program may have an answer for every name.
+    inner = inspect.getattr_static(value, "__tessera_function__", None)
+    if isinstance(inner, types.FunctionType):
         return inner
     if type(value).__module__.startswith("cuda.tile") and hasattr(value, "_pyfunc"):
         return value._pyfunc
@@ -498,7 +500,7 @@ class _Lines:
 
     def _annotation(self, value) -> str | None:
         """An expression for what a parameter may be annotated with; ``None`` where it is nothing of ours."""
-        if not hasattr(value, "__metadata__"):
+        if typing.get_origin(value) is not typing.Annotated:
             return None
         for mark in value.__metadata__:
             kind = type(mark).__name__.lstrip("_")

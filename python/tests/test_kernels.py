@@ -424,6 +424,18 @@ def test_texts_are_let_go_with_their_functions():
     assert len(tessera._source._READ) == before
 
 
+class Answers(dict):
+    """Has an answer for every name."""
+
+    def __getattr__(self, name):
+        return self.get(name, 0)
+
+
+def test_objects_that_have_every_attribute():
+    answers = Answers(k=3.0)
+    assert (run(kernel_of(lambda v: v + answers.k))[1] == np.arange(1000) + 3).all()
+
+
 def test_other_modules_with_late_annotations_and_cutile_by_its_own_name(tmp_path):
     (tmp_path / "parts.py").write_text(
         "import cuda.tile as ct\nK = 3.0\ndef scaled(v):\n    return inner(v) * K\ndef inner(v):\n    return ct.abs(v)\n"
