@@ -104,7 +104,7 @@ def test_places_that_there_are_none_of():
     for options in ({"target": "h1"}, {"sanitize": "everything"}, {"schedule": "slow"}):
         with tessera.use("emu", **options), pytest.raises(tessera.ArgumentError):
             launch(X, X.copy(), 16)
-    for options in ({"seed": -1}, {"seed": 1 << 64}, {"seed": "a"}, {"threads": 0}, {"threads": -1}, {"sanitize": True}, {"target": 90}):
+    for options in ({"seed": -1}, {"seed": 1 << 64}, {"seed": "a"}, {"threads": 0}, {"threads": -1}, {"sanitize": True}, {"target": 90}, {"timeout": 0}, {"timeout": "a"}):
         with pytest.raises(tessera.ArgumentError, match=f"`{next(iter(options))}` is"):
             tessera.use("emu", **options)
     assert tessera._device.host().device == "cpu"
@@ -291,6 +291,20 @@ def test_a_file_that_was_changed_since_it_was_imported(tmp_path, monkeypatch):
     (tmp_path / "changed_since.py").write_text("import tessera.tile as ct\n\n\ndef other(x):\n    ct.bid(0)\n    return 1\n")
     with pytest.raises(tessera.SourceError, match="changed since it was imported"):
         launch(X, kernel=changed_since.k)
+
+
+@pytest.mark.parametrize(("device", "options"), [("cpu", {}), ("cpu", {"sanitize": "all"}), ("emu", {}), ("emu", {"sanitize": "all"})])
+def test_a_kernel_that_never_ends_is_stopped(device, options):
+    @ct.kernel
+    def waits(flag):
+        while ct.load(flag, (0,), (), memory_order=ct.MemoryOrder.RELAXED, memory_scope=ct.MemoryScope.DEVICE) == 0:
+            pass
+
+    with tessera.use(device, timeout=0.3, **options):
+        with pytest.raises(tessera.KernelFault, match="has not ended after 0.3 s|no thread can go on") as found:
+            launch(np.zeros(1, np.int32), kernel=waits, grid=(1,))
+        assert "while ct.load(flag" in str(found.value) or f"{__file__}:" in str(found.value)
+        launch(np.ones(1, np.int32), kernel=waits, grid=(1,))
 
 
 def test_faults_name_the_kernel_and_the_place():
