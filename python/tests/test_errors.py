@@ -293,6 +293,14 @@ def test_a_file_that_was_changed_since_it_was_imported(tmp_path, monkeypatch):
         launch(X, kernel=changed_since.k)
 
 
+def test_kernels_with_parameters_for_any_number_of_arguments():
+    with pytest.raises(TypeError, match=r"one parameter for each argument, and .*k` has a `\*` parameter"):
+
+        @ct.kernel
+        def k(*arrays):
+            ct.bid(0)
+
+
 @pytest.mark.parametrize(("device", "options"), [("cpu", {}), ("cpu", {"sanitize": "all"}), ("emu", {}), ("emu", {"sanitize": "all"})])
 def test_a_kernel_that_never_ends_is_stopped(device, options):
     @ct.kernel
