@@ -8,13 +8,17 @@ tracebacks have it: files, and the cells of notebooks.
 
 from __future__ import annotations
 
+import __future__
+
 import ast
 import builtins
+import functools
 import inspect
 import io
 import itertools
 import keyword
 import string
+import operator
 import tokenize
 import types
 import weakref
@@ -161,11 +165,48 @@ def _of_code(function: types.FunctionType) -> Source:
         raise _none(name, error) from error
     if code.co_name == "<lambda>":
         return _of_lambda(code, file, lines)
-    found = _alone(name, file, inspect.getblock(lines[at:]), at + 1, decorators=False)
-    if found.name != code.co_name:
-        text = f"{file}:{at + 1}: the file has `{found.name}` where `{name}` was: it was changed since it was imported\nhelp: import it again"
-        raise errors.make("source", text, [])
-    return found
+    return _alone(name, file, inspect.getblock(lines[at:]), at + 1, decorators=False)
+
+
+#: The last file that was compiled to be compared with what Python runs, how, its text, and the codes in it.
+_COMPILED: tuple[tuple[str, int], list[str], list[types.CodeType]] = (("", 0), [], [])
+_FUTURE = functools.reduce(operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
+
+
+def _is_text_of(code: types.CodeType, file: str, lines: list[str]) -> bool:
+    """Whether a file's text is the one that a code was compiled from: a file may have been changed since."""
+    global _COMPILED
+    key = file, code.co_flags & _FUTURE
+    known, text, codes = _COMPILED
+    if known != key or text != lines:
+        try:
+            codes = list(_codes(compile("".join(lines), file, "exec", key[1], dont_inherit=True)))
+        except (SyntaxError, ValueError):
+            # A cell that only its notebook can compile.
+            return True
+        _COMPILED = (key, lines, codes)
+    # pytest compiles the assertions of tests in its own way.
+    is_rewritten = any(name.startswith("@py_") for own in (code, *_codes(code)) for name in (*own.co_varnames, *own.co_names))
+    return is_rewritten or any(_is_same(code, other) for other in codes if other.co_firstlineno == code.co_firstlineno)
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield constant
+            yield from _codes(constant)
+
+
+def _is_same(code, other) -> bool:
+    """Whether two codes, or two constants of codes, are the same: 1, 1.0 and True are not."""
+    if type(code) is not type(other):
+        return False
+    if isinstance(code, types.CodeType):
+        attributes = ("co_name", "co_code", "co_consts", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags")
+        return all(_is_same(getattr(code, name), getattr(other, name)) for name in attributes)
+    if isinstance(code, tuple):
+        return len(code) == len(other) and all(map(_is_same, code, other))
+    return repr(code) == repr(other) if isinstance(code, (float, complex)) else code == other
 
 
 def _alone(name: str, file: str, lines: list[str], first: int, decorators: bool) -> Source:
@@ -176,6 +217,9 @@ def _alone(name: str, file: str, lines: list[str], first: int, decorators: bool)
     text += "".join(lines)
     try:
         tree = ast.parse(text)
+    if not _is_text_of(code, file, lines):
+        text = f"{file}:{at + 1}: the file has another text than that of `{name}`: it was changed since it was imported\nhelp: import it again"
+        raise errors.make("source", text, [])
         node = tree.body[0].body[0] if is_indented else tree.body[0]
     except (SyntaxError, IndexError) as error:
         raise errors.make("source", f"{file}:{first}: the text of `{name}` does not stand alone: {error}", []) from error

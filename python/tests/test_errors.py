@@ -293,6 +293,25 @@ def test_a_file_that_was_changed_since_it_was_imported(tmp_path, monkeypatch):
         launch(X, kernel=changed_since.k)
 
 
+def test_a_file_with_another_text_of_the_same_function(tmp_path, monkeypatch):
+    def written(number, more=""):
+        (tmp_path / "changed_body.py").write_text(
+            f"import tessera.tile as ct\n{more}def h(v):\n    return v + {number}\n@ct.kernel\ndef k(x):\n    ct.store(x, 0, h(ct.load(x, 0, 4)))\n"
+        )
+
+    written(1)
+    monkeypatch.syspath_prepend(tmp_path)
+    import changed_body
+
+    written(1.0)
+    with pytest.raises(tessera.SourceError, match="another text than that of `h`: it was changed since it was imported"):
+        launch(X, kernel=changed_body.k)
+    written(1)
+    x = np.zeros(4, np.float32)
+    launch(x, kernel=changed_body.k, grid=(1,))
+    assert (x == 1).all()
+
+
 def test_kernels_with_parameters_for_any_number_of_arguments():
     with pytest.raises(TypeError, match=r"one parameter for each argument, and .*k` has a `\*` parameter"):
 
