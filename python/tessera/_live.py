@@ -11,6 +11,8 @@ leaves a guard: a kernel is read again where one of them does not hold any more.
 from __future__ import annotations
 
 import ast
+import builtins
+import contextlib
 import dataclasses
 import enum
 import inspect
@@ -27,6 +29,11 @@ _KNOWN = ("math", "operator", "functools", "typing", "dataclasses", "enum", "con
 _UNBOUND = object()
 
 
+#: What kernels may ask of a dictionary, and what makes it one.
+_OF_DICTIONARIES = {"get", "keys", "values", "items"}
+_PLAIN = ("builtins", "collections", "types")
+#: The code of every function that `contextlib.contextmanager` makes.
+_MANAGER = contextlib.contextmanager(lambda: iter(())).__code__
 class Text(NamedTuple):
     """A module for the compiler: the file that messages name, the text, what they show in its place, and the module that has its names."""
 
@@ -130,10 +137,13 @@ class _Reader:
         """The module of a method's text without its first parameter, which stands for what the method is bound to, and its name there; ``None`` where
         it has no such text."""
         function = method.__func__
-        if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>" or not function.__code__.co_argcount:
+        if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>":
+            return None
+        code = function.__wrapped__.__code__ if function.__code__ is _MANAGER else function.__code__
+        if not code.co_argcount:
             return None
         self.kept.append(method.__self__)
-        return self._of_function(function, (id(function), id(method.__self__)), {function.__code__.co_varnames[0]: method.__self__})
+        return self._of_function(function, (id(function), id(method.__self__)), {code.co_varnames[0]: method.__self__})
 
     def _of_function(self, function: types.FunctionType, key, given: dict[str, object]) -> tuple[str, str]:
         known = self.units.get(key)
@@ -143,6 +153,10 @@ class _Reader:
 
         def read(wanted: str):
             if wanted in cells:
+        is_manager = function.__code__ is _MANAGER
+        if is_manager:
+            self.guard_attribute(function, "__wrapped__")
+            function = function.__wrapped__
                 try:
                     return cells[wanted].cell_contents
                 except ValueError:
@@ -156,6 +170,8 @@ class _Reader:
 
     def class_(self, cls: type) -> tuple[str, str]:
         """The module of a class's text, and its name there."""
+        if is_manager:
+            source = source.decorated("__contextlib__.contextmanager")
         known = self.units.get(id(cls))
         if known is not None:
             return known
@@ -258,7 +274,7 @@ class _Lines:
         self.reader = reader
         self.source = source
         self.text = ["import cuda.tile as __tile__", "import tessera as __tessera__"]
-        self.text += [f"import {name} as __{name}__" for name in ("math", "typing", "dataclasses")]
+        self.text += [f"import {name} as __{name}__" for name in ("math", "typing", "dataclasses", "contextlib")]
         # Names that are put in the places of expressions of the text.
         self.put: set[str] = set()
 

@@ -71,6 +71,22 @@ class Source(NamedTuple):
         whole = b"".join(text).decode()
         return self._replace(text=whole, tree=ast.parse(whole), shown=b"".join(shown).decode())
 
+    def decorated(self, decorator: str) -> Source:
+        """The text of a function under a decorator, in the line where one stood."""
+        text = self.text.splitlines(keepends=True)
+        shown = (self.shown or self.text).splitlines(keepends=True)
+        line = f"{' ' * self.node.col_offset}@{decorator}\n"
+        above = self.node.lineno - 2
+        if above < bool(self.node.col_offset):
+            # There was none: the function was handed to the decorator.
+            return self
+        if self.node.col_offset:
+            # It takes the place of `if True:`.
+            text[above - 1], shown[above - 1] = text[above], shown[above]
+        text[above], shown[above] = line, " " * (len(line) - 1) + "\n"
+        whole = "".join(text)
+        return self._replace(text=whole, tree=ast.parse(whole), shown="".join(shown))
+
     def without(self, names: set[str]) -> Source:
         """The text of a function without some of its parameters, whose names stand for something around it then. Lines and columns stay."""
         args = self.node.args

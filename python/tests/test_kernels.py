@@ -1,4 +1,5 @@
 """Kernels as programs of Python have them: whatever their names stand for is what Python says."""
+import contextlib
 
 import dataclasses
 import enum
@@ -9,6 +10,7 @@ import linecache
 import textwrap
 import threading
 import types
+from contextlib import contextmanager
 from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
@@ -311,6 +313,34 @@ def test_arrays_without_axes_that_change():
     assert (run(kernel)[1] == np.arange(1000) * 2).all()
     factor[()] = 3.0
     assert (run(kernel)[1] == np.arange(1000) * 3).all()
+
+
+@contextlib.contextmanager
+def doubled(v):
+    yield v * 2
+
+
+class Tripled:
+    @contextmanager
+    def of(self, v):
+        yield v * 3
+
+
+def test_context_managers():
+    @contextlib.contextmanager
+    def shifted(v, by=1.0):
+        yield v + by
+
+    tripled = Tripled()
+
+    @ct.kernel
+    def kernel(x, out, T: ConstInt):
+        i = ct.bid(0)
+        with doubled(ct.load(x, (i,), (T,))) as v, shifted(v, by=4.0) as w:
+            with tripled.of(w) as z:
+                ct.store(out, (i,), z)
+
+    assert (run(kernel)[1] == (np.arange(1000) * 2 + 4) * 3).all()
 
 
 def test_texts_that_are_indented_oddly():
