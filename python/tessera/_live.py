@@ -414,7 +414,7 @@ class _Lines:
         if said is None:
             said = self._value(value)
             said = None if said is None else f"{name} = {said}"
-        if said is None and members and not callable(value):
+        if said is None and members and not isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)):
             said = f"import {self.reader.namespace(value, members)} as {name}"
         if said is None:
             kind = value if isinstance(value, type) else type(value)

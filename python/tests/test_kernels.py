@@ -315,6 +315,22 @@ def test_arrays_without_axes_that_change():
     assert (run(kernel)[1] == np.arange(1000) * 3).all()
 
 
+class Scaled:
+    def __init__(self, by):
+        self.by = by
+
+    def __call__(self, v):
+        return v * self.by
+
+
+def test_attributes_of_objects_that_can_be_called(monkeypatch):
+    scaled = Scaled(2.0)
+    kernel = kernel_of(lambda v: v * scaled.by + ct.static_eval(scaled.by))
+    assert (run(kernel)[1] == np.arange(1000) * 2 + 2).all()
+    monkeypatch.setattr(scaled, "by", 3.0)
+    assert (run(kernel)[1] == np.arange(1000) * 3 + 3).all()
+
+
 @contextlib.contextmanager
 def doubled(v):
     yield v * 2
