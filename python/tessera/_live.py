@@ -25,7 +25,7 @@ from typing import NamedTuple
 from . import _classes, _source, dtypes, errors
 
 #: Modules that mean the same to the compiler as to Python.
-_KNOWN = ("math", "operator", "functools", "typing", "dataclasses", "enum", "contextlib", "numpy", "torch", "jax", "ml_dtypes")
+_KNOWN = ("math", "operator", "functools", "typing", "dataclasses", "enum", "abc", "contextlib", "numpy", "torch", "jax", "ml_dtypes")
 _UNBOUND = object()
 
 
@@ -119,6 +119,8 @@ class _Reader:
         self.modules: dict[str, Text] = {}
         self.guards: list[Guard] = []
         self.units: dict[object, tuple[str, str]] = {}
+        #: Classes from which those are made that were read.
+        self.bases: set[type] = set()
         # The kernel's function, its decorator, and arguments that stand for themselves in its text.
         self.root, self.decorator, self.objects = root, decorator, objects
         # What has been read stays alive: an object's number is its own only while it lives.
@@ -175,12 +177,13 @@ class _Reader:
         known = self.units.get(id(cls))
         if known is not None:
             return known
+        # The compiler knows Python's own by their names.
+        self.bases.update(base for base in cls.__mro__[1:] if base.__module__ not in ("builtins", "abc"))
         source = self._class_source(cls)
         module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
         # Names of a function around the class are known to its methods; its bases to itself.
         named = [base.id if isinstance(base, ast.Name) else None for base in source.node.bases]
         bases = zip(named, getattr(cls, "__orig_bases__", cls.__bases__), strict=False)
-        # The compiler knows Python's own by their names.
         bases = {name: base for name, base in bases if getattr(base, "__module__", None) != "builtins"}
         around: dict[str, object] = {}
         for method in vars(cls).values():
@@ -459,7 +462,7 @@ class _Lines:
             return f"from cuda.tile import {dtype.name} as {name}"
         if value.__module__ == "builtins":
             return None
-        if dataclasses.is_dataclass(value) or issubclass(value, (tuple, enum.Enum)):
+        if dataclasses.is_dataclass(value) or issubclass(value, (tuple, enum.Enum)) or value in self.reader.bases:
             module, own = self.reader.class_(value)
             return f"from {module} import {own} as {name}"
         return f"import {self.reader.namespace(value, members)} as {name}" if members else None

@@ -108,8 +108,8 @@ impl Lowerer<'_> {
                 }
                 return Ok(Decorator::Nothing);
             }
-            // It copies names and documentation.
-            Some("functools.wraps") => return Ok(Decorator::Nothing),
+            // One copies names and documentation, one says something of a class's objects, of which there are none then.
+            Some("functools.wraps" | "abc.abstractmethod") => return Ok(Decorator::Nothing),
             Some("contextlib.contextmanager") => return Ok(Decorator::Context),
             _ => {}
         }

@@ -134,14 +134,8 @@ impl Lowerer<'_> {
                 }
                 value
             }
-            Global::Unknown(what, place) => {
-                return Err(Box::new(
-                    Diagnostic::error(id::NOT_CONSTANT, span, format!("what `{name}` is depends on code that is not evaluated"))
-                        .label("needed when the kernel is compiled")
-                        .also(*place, format!("bound by {what} at module level"))
-                        .help("bind it by an assignment at module level, or pass it to the kernel"),
-                ));
-            }
+            Global::Plain(class) => return Err(not_evaluated(name, "`class`", class.name.span, span)),
+            Global::Unknown(what, place) => return Err(not_evaluated(name, what, *place, span)),
         };
         // A tile belongs to the block that made it, so it is made anew at each use.
         if !self.holds_tile(&value, &mut Vec::new()) {
@@ -325,6 +319,16 @@ impl Lowerer<'_> {
 fn spelled_out(name: &str) -> Option<DType> {
     let long = ["float", "bfloat", "tfloat", "int", "uint", "bool", "half"].iter().any(|prefix| name.starts_with(prefix));
     if long { DType::parse(name) } else { None }
+}
+
+/// The diagnostic for a name that a statement binds which is not evaluated.
+fn not_evaluated(name: &str, what: &str, place: Span, used: Span) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error(id::NOT_CONSTANT, used, format!("what `{name}` is depends on code that is not evaluated"))
+            .label("needed when the kernel is compiled")
+            .also(place, format!("bound by {what} at module level"))
+            .help("bind it by an assignment at module level, or pass it to the kernel"),
+    )
 }
 
 fn usable(value: Val, span: Span) -> Res<Val> {
