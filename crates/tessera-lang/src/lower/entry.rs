@@ -99,7 +99,7 @@ impl Lowerer<'_> {
     /// An option, with `ct.ByTarget(...)` resolved for the target.
     pub(super) fn option_value(&mut self, expr: &crate::ast::Expr) -> Res<Val> {
         if let crate::ast::ExprKind::Call(function, args) = &expr.kind
-            && self.file.path_of(function).as_deref() == Some("cuda.tile.ByTarget")
+            && matches!(self.file.path_of(function).as_deref(), Some("cuda.tile.ByTarget" | "tessera.tile.ByTarget"))
         {
             let find =
                 |key: Option<&str>| args.iter().find(|arg| arg.keyword.as_ref().map(|k| k.name.as_str()) == key && key.is_some());

@@ -95,7 +95,7 @@ impl Lowerer<'_> {
         let is_outer = !matches!(&named.kind, ExprKind::Name(name) if self.is_variable(name));
         let path = style::decorator_path(self.file, decorator, self.moment).filter(|_| is_outer);
         match path.as_deref() {
-            Some("cuda.tile.function") => {
+            Some("cuda.tile.function" | "tessera.tile.function") => {
                 for arg in style::decorator_args(decorator) {
                     let is_tile = arg.keyword.as_ref().is_some_and(|keyword| keyword.name == "tile");
                     let at = self.at(&arg.value)?;

@@ -217,6 +217,11 @@ impl Lowerer<'_> {
     pub(crate) fn path(&mut self, path: &str, span: Span) -> Res<Val> {
         let path = &public(path.to_string());
         if path.strip_prefix("cuda.tile.").is_some_and(|member| member.starts_with('_')) {
+        // To a kernel that cuTile's limits hold for, the package's module is `cuda.tile`.
+        let path = &match path.strip_prefix("tessera.tile.") {
+            Some(member) if self.cutile => format!("cuda.tile.{member}"),
+            _ => path.clone(),
+        };
             return Ok(Val::Module(path.as_str().into()));
         }
         if let Some(builtin) = path.strip_prefix("tessera.tile.").and_then(|member| Builtin::find(Space::OwnTile, member)) {
