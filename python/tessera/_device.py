@@ -24,6 +24,7 @@ class Host:
         schedule: Which interleaving the emulator executes: ``eager``, ``lazy``, ``random`` or ``systematic``.
         seed: Fixes what ``random`` chooses.
         threads: Threads of the CPU's executor; all of the machine where it is ``None``.
+        timeout: Seconds after which a launch is stopped that has not ended; a minute for each block where it is ``None``.
 
     Raises:
         ValueError: a device that is none, or an option of the emulator for the CPU; a number that no option can be.
@@ -36,6 +37,7 @@ class Host:
     schedule: str | None = None
     seed: int = 0
     threads: int | None = None
+    timeout: float | None = None
 
     def __post_init__(self):
         if self.device not in ("cpu", "emu"):
@@ -52,6 +54,11 @@ class Host:
         check_number("seed", self.seed, 0, 2**64 - 1)
         if self.threads is not None:
             check_number("threads", self.threads, 1, 2**32 - 1)
+        if self.timeout is not None:
+            if isinstance(self.timeout, bool) or not isinstance(self.timeout, (int, float)):
+                raise errors.ArgumentError(f"`timeout` is a number of seconds, not {self.timeout!r}")
+            if not 0 < self.timeout < 1e9:
+                raise errors.ArgumentValueError(f"`timeout` is a positive number of seconds, not {self.timeout}")
 
 
 def check_number(name: str, given, least: int, most: int) -> None:

@@ -1,6 +1,7 @@
 """Kernels in programs of JAX: ``cuda.tile.jax``, for arrays on the CPU.
 
-A call outside ``jax.jit`` is a launch. Inside it is a callback of the compiled program, which runs where the process's :func:`tessera.use` says.
+A call outside ``jax.jit`` is a launch. Inside it is a callback of the compiled program, which runs where the process's :func:`tessera.use` says;
+the kernel is compiled while JAX traces, so that its errors are raised there.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ def cutile_call(grid: tuple[int, ...], kernel, args: tuple[Any, ...]):
 
     Raises:
         TileUnsupportedFeatureError: arrays are on a GPU.
+        TileError: the kernel does not compile.
+        ArgumentError: arguments that the kernel does not take.
     """
     if jax.default_backend() != "cpu":
         text = f"JAX's arrays are on `{jax.default_backend()}`, where kernels in its programs are not done: set `JAX_PLATFORMS=cpu`"
@@ -57,6 +60,9 @@ def cutile_call(grid: tuple[int, ...], kernel, args: tuple[Any, ...]):
         return tuple(made)
 
     if any(isinstance(value, jax.core.Tracer) for value in inputs):
+        alike = [np.empty(value.shape, value.dtype) for value in inputs]
+        made: list[np.ndarray] = []
+        kernel.written(tuple(_argument(own, alike, outputs, made) for own in plan), grid=grid)
         found = jax.pure_callback(run, tuple(outputs), *inputs, vmap_method="sequential")
     else:
         found = tuple(jax.device_put(made) for made in run(*inputs))

@@ -51,6 +51,9 @@ class Kernel:
             raise TypeError(f"a kernel is a Python function, not {type(function).__name__}: write `@kernel` directly before `def`")
         if function.__name__ == "<lambda>" or inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise TypeError(f"a kernel is a function that is made by `def` and neither waits nor yields, which `{function.__qualname__}` is not")
+        stars = [(flag, sign) for flag, sign in ((inspect.CO_VARARGS, "*"), (inspect.CO_VARKEYWORDS, "**")) if function.__code__.co_flags & flag]
+        if stars:
+            raise TypeError(f"a kernel has one parameter for each argument, and `{function.__qualname__}` has a `{stars[0][1]}` parameter: pass a tuple")
         self.__tessera_function__ = function
         self._hints = dict(hints or {})
         self._lock = threading.RLock()

@@ -11,19 +11,27 @@ leaves a guard: a kernel is read again where one of them does not hold any more.
 from __future__ import annotations
 
 import ast
+import builtins
+import contextlib
 import dataclasses
 import enum
 import inspect
 import math
 import sys
 import types
+import typing
 from typing import NamedTuple
 
-from . import _classes, _source, dtypes, errors
+from . import _classes, _source, _static, dtypes, errors
 
 #: Modules that mean the same to the compiler as to Python.
-_KNOWN = ("math", "operator", "functools", "typing", "dataclasses", "enum", "contextlib", "numpy", "torch", "jax", "ml_dtypes")
+_KNOWN = ("math", "operator", "functools", "typing", "dataclasses", "enum", "abc", "contextlib", "numpy", "torch", "jax", "ml_dtypes")
 _UNBOUND = object()
+#: What kernels may ask of a dictionary, and what makes it one.
+_OF_DICTIONARIES = {"get", "keys", "values", "items"}
+_PLAIN = ("builtins", "collections", "types")
+#: The code of every function that `contextlib.contextmanager` makes.
+_MANAGER = contextlib.contextmanager(lambda: iter(())).__code__
 
 
 class Text(NamedTuple):
@@ -65,8 +73,9 @@ class Captured(NamedTuple):
 
 def function_of(value):
     """The plain function behind a kernel or a decorated function of the kernel language; ``None`` where there is none."""
-    inner = getattr(value, "__tessera_function__", None)
-    if inner is not None:
+    # What it holds: an object of the program may have an answer for every name.
+    inner = inspect.getattr_static(value, "__tessera_function__", None)
+    if isinstance(inner, types.FunctionType):
         return inner
     if type(value).__module__.startswith("cuda.tile") and hasattr(value, "_pyfunc"):
         return value._pyfunc
@@ -110,6 +119,8 @@ class _Reader:
         self.modules: dict[str, Text] = {}
         self.guards: list[Guard] = []
         self.units: dict[object, tuple[str, str]] = {}
+        #: Classes from which those are made that were read.
+        self.bases: set[type] = set()
         # The kernel's function, its decorator, and arguments that stand for themselves in its text.
         self.root, self.decorator, self.objects = root, decorator, objects
         # What has been read stays alive: an object's number is its own only while it lives.
@@ -128,15 +139,22 @@ class _Reader:
         """The module of a method's text without its first parameter, which stands for what the method is bound to, and its name there; ``None`` where
         it has no such text."""
         function = method.__func__
-        if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>" or not function.__code__.co_argcount:
+        if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>":
+            return None
+        code = function.__wrapped__.__code__ if function.__code__ is _MANAGER else function.__code__
+        if not code.co_argcount:
             return None
         self.kept.append(method.__self__)
-        return self._of_function(function, (id(function), id(method.__self__)), {function.__code__.co_varnames[0]: method.__self__})
+        return self._of_function(function, (id(function), id(method.__self__)), {code.co_varnames[0]: method.__self__})
 
     def _of_function(self, function: types.FunctionType, key, given: dict[str, object]) -> tuple[str, str]:
         known = self.units.get(key)
         if known is not None:
             return known
+        is_manager = function.__code__ is _MANAGER
+        if is_manager:
+            self.guard_attribute(function, "__wrapped__")
+            function = function.__wrapped__
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
 
         def read(wanted: str):
@@ -150,6 +168,8 @@ class _Reader:
         source = _source.of_function(function)
         if given:
             source = source.without(set(given))
+        if is_manager:
+            source = source.decorated("__contextlib__.contextmanager")
         return self._unit(function, key, source, read, given)
 
     def class_(self, cls: type) -> tuple[str, str]:
@@ -157,12 +177,13 @@ class _Reader:
         known = self.units.get(id(cls))
         if known is not None:
             return known
+        # The compiler knows Python's own by their names.
+        self.bases.update(base for base in cls.__mro__[1:] if base.__module__ not in ("builtins", "abc"))
         source = self._class_source(cls)
         module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
         # Names of a function around the class are known to its methods; its bases to itself.
         named = [base.id if isinstance(base, ast.Name) else None for base in source.node.bases]
         bases = zip(named, getattr(cls, "__orig_bases__", cls.__bases__), strict=False)
-        # The compiler knows Python's own by their names.
         bases = {name: base for name, base in bases if getattr(base, "__module__", None) != "builtins"}
         around: dict[str, object] = {}
         for method in vars(cls).values():
@@ -191,6 +212,7 @@ class _Reader:
         before = f"{unit}_names"
         lines = _Lines(self, source)
         own = _source.own_names(owner.__code__) if isinstance(owner, types.FunctionType) else set()
+        source = lines.statics(source, read, own or _source.bound_names(source.tree))
         asked = _source.names(source.tree)
         for parameter, value in given.items():
             if owner is self.root:
@@ -232,7 +254,7 @@ class _Reader:
         for name, inner in members.items():
             item = getattr(value, name, _UNBOUND)
             if item is not _UNBOUND:
-                self.guards.append(Guard(lambda wanted, owner=value, item=item: _attribute(owner, wanted, item), name, item))
+                self.guards.append(Guard(lambda wanted, owner=value, item=item: _static.same_method(getattr(owner, wanted, _UNBOUND), item), name, item))
                 lines.bind(name, item, inner)
         self.modules[module] = Text(f"<{type(value).__name__}>", "\n".join(lines.text) + "\n", None, None)
         return module
@@ -256,7 +278,7 @@ class _Lines:
         self.reader = reader
         self.source = source
         self.text = ["import cuda.tile as __tile__", "import tessera as __tessera__"]
-        self.text += [f"import {name} as __{name}__" for name in ("math", "typing", "dataclasses")]
+        self.text += [f"import {name} as __{name}__" for name in ("math", "typing", "dataclasses", "contextlib")]
         # Names that are put in the places of expressions of the text.
         self.put: set[str] = set()
 
@@ -309,6 +331,53 @@ class _Lines:
         pieces[expression] = name
         # The place tells kernels apart whose messages show one text.
         self.text.append(f"{name} = {said}  # {expression.lineno}:{expression.col_offset}")
+
+    def statics(self, source: _source.Source, read, own: set[str]) -> _source.Source:
+        """The text of a function with the values of expressions of compile time that name live objects alone."""
+        known = lambda name: read(name) if read(name) is not _UNBOUND else getattr(builtins, name, _UNBOUND)  # noqa: E731
+
+        def path_of(function: ast.expr) -> str | None:
+            value = function
+            attributes = []
+            while isinstance(value, ast.Attribute):
+                attributes.append(value.attr)
+                value = value.value
+            if not isinstance(value, ast.Name) or value.id in own:
+                return None
+            value = known(value.id)
+            for name in reversed(attributes):
+                value = getattr(value, name, _UNBOUND)
+            return _path(value)
+
+        pieces: dict[ast.AST, str] = {}
+        for expression, place, asked in _static.expressions(source, own, path_of):
+            names = {name: known(name) for name in asked}
+            if any(value is _UNBOUND for value in names.values()):
+                continue
+            try:
+                found = _static.value_of(expression, place, names, source.file)
+                said = None if found is None else self._item(found[0])
+            except _static.Raised as raised:
+                said = self._exception(raised.__cause__)
+            if said is None:
+                continue
+            self._put(pieces, expression, said)
+            self._watch(asked, names, read)
+        self.source = source.replaced(pieces)
+        return self.source
+
+    def _watch(self, asked: dict[str, dict], names: dict[str, object], read):
+        """Has the kernel read again where names stand for something else, or what they stand for holds something else."""
+        watch = _static.Watch()
+        for name, value in names.items():
+            self.reader.guards.append(Guard(read, name, read(name)))
+            if read(name) is not _UNBOUND:
+                watch.chain(value, asked[name])
+        self.reader.guards.extend(Guard(*found) for found in watch.found)
+
+    def _exception(self, error: BaseException) -> str:
+        """An expression for an exception: the compiler says of one in an expression's place that it was raised."""
+        return f"Exception({f'{type(error).__name__}: {error}'!r})"
 
     def namesake(self, function: types.FunctionType, source: _source.Source, read, own: set[str]) -> dict[ast.AST, str]:
         """Another name for what a function calls by its own: a static method does not stand in its module, where its name may stand for
@@ -393,15 +462,13 @@ class _Lines:
         if getattr(type(value), "__tessera_unbound__", False):
             return
         said = self._import(name, value, members)
-        if said is None:
+        # A dictionary of which other attributes are asked for is an object with attributes.
+        if said is None and not (isinstance(value, dict) and set(members) - _OF_DICTIONARIES):
             said = self._value(value)
             said = None if said is None else f"{name} = {said}"
-        if said is None and members and not callable(value):
+        if said is None and members and not isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)):
             said = f"import {self.reader.namespace(value, members)} as {name}"
-        if said is None:
-            kind = value if isinstance(value, type) else type(value)
-            said = f"from {kind.__module__} import {kind.__qualname__.split('.')[0]} as {name}"
-        self.text.append(said)
+        self.text.append(said or _opaque(name, value))
 
     def _import(self, name: str, value, members: dict) -> str | None:
         if isinstance(value, types.ModuleType):
@@ -441,7 +508,7 @@ class _Lines:
             return f"from cuda.tile import {dtype.name} as {name}"
         if value.__module__ == "builtins":
             return None
-        if dataclasses.is_dataclass(value) or issubclass(value, (tuple, enum.Enum)):
+        if dataclasses.is_dataclass(value) or issubclass(value, (tuple, enum.Enum)) or value in self.reader.bases:
             module, own = self.reader.class_(value)
             return f"from {module} import {own} as {name}"
         return f"import {self.reader.namespace(value, members)} as {name}" if members else None
@@ -490,15 +557,46 @@ class _Lines:
                 return None
             joined = ", ".join(items)
             if isinstance(value, list):
-                kept = list(value)
-                self.reader.guards.append(Guard(lambda kept, owner=value: kept if _same(owner, kept) else _UNBOUND, kept, kept))
+                self._guard_items(value)
                 return f"[{joined}]"
             return f"({joined},)" if items else "()"
+        if isinstance(value, range):
+            return repr(value)
+        if isinstance(value, (dict, types.MappingProxyType, frozenset, set)) and _is_plain(type(value)):
+            return self._dictionary(value)
         return None
+
+    def _guard_items(self, value):
+        """Has the kernel read again where a list, a dictionary or a set holds something else."""
+        kept = _static.listed(value)
+        self.reader.guards.append(Guard(lambda kept, owner=value: kept if _static.same(_static.listed(owner), kept) else _UNBOUND, kept, kept))
+
+    def _dictionary(self, value) -> str | None:
+        """A dictionary, or a set as one whose keys count; ``None`` where a key has no expression. Values that have none are bound all the same, as names
+        are."""
+        self._guard_items(value)
+        items = value.items() if hasattr(value, "items") else ((key, None) for key in value)
+        said = []
+        for key, item in items:
+            name = self._item(key)
+            if name is None:
+                return None
+            said.append(f"{name}: {self._item_or_name(item)}")
+        return f"{{{', '.join(said)}}}"
+
+    def _item_or_name(self, value) -> str:
+        try:
+            said = self._item(value)
+        except errors.SourceError:
+            said = None
+        if said is None:
+            said = f"__unknown{len(self.text)}"
+            self.text.append(_opaque(said, value))
+        return said
 
     def _annotation(self, value) -> str | None:
         """An expression for what a parameter may be annotated with; ``None`` where it is nothing of ours."""
-        if not hasattr(value, "__metadata__"):
+        if typing.get_origin(value) is not typing.Annotated:
             return None
         for mark in value.__metadata__:
             kind = type(mark).__name__.lstrip("_")
@@ -546,12 +644,6 @@ class _Lines:
         return f"{alias}({', '.join(f'{name}={item}' for name, item in items)})"
 
 
-def _attribute(owner, name: str, known):
-    """An object's attribute; what is known of it where it is the same method, of which Python makes a new object each time."""
-    found = getattr(owner, name, _UNBOUND)
-    return known if inspect.ismethod(found) and found == known and found.__self__ is known.__self__ else found
-
-
 def _place(owner, name: str):
     """Where a name of a function's stands; ``None`` for a class, whose names stand in several places."""
     if not isinstance(owner, types.FunctionType):
@@ -562,9 +654,16 @@ def _place(owner, name: str):
     return owner.__globals__
 
 
-def _same(items: list, kept: list) -> bool:
-    """Whether a list holds the very objects that it held: equal ones, as 1, 1.0 and True, mean different things."""
-    return len(items) == len(kept) and all(item is known for item, known in zip(items, kept, strict=True))
+def _is_plain(kind: type) -> bool:
+    """Whether a class of dictionaries or sets does what Python's own do where kernels ask."""
+    own = next(base for base in kind.__mro__ if base.__module__ in _PLAIN)
+    return all(getattr(kind, name, None) is getattr(own, name, None) for name in ("__getitem__", "__contains__", "__iter__", "__len__", *_OF_DICTIONARIES))
+
+
+def _opaque(name: str, value) -> str:
+    """A name for an object that means nothing to kernels: the compiler can say what it is where it is needed."""
+    kind = value if isinstance(value, type) else type(value)
+    return f"from {kind.__module__} import {kind.__qualname__.split('.')[0]} as {name}"
 
 
 def _filled(cell: types.CellType) -> bool:

@@ -8,15 +8,20 @@ tracebacks have it: files, and the cells of notebooks.
 
 from __future__ import annotations
 
+import __future__
+
 import ast
 import builtins
+import functools
 import inspect
 import io
 import itertools
 import keyword
+import operator
 import string
 import tokenize
 import types
+import weakref
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -66,6 +71,22 @@ class Source(NamedTuple):
         whole = b"".join(text).decode()
         return self._replace(text=whole, tree=ast.parse(whole), shown=b"".join(shown).decode())
 
+    def decorated(self, decorator: str) -> Source:
+        """The text of a function under a decorator, in the line where one stood."""
+        text = self.text.splitlines(keepends=True)
+        shown = (self.shown or self.text).splitlines(keepends=True)
+        line = f"{' ' * self.node.col_offset}@{decorator}\n"
+        above = self.node.lineno - 2
+        if above < bool(self.node.col_offset):
+            # There was none: the function was handed to the decorator.
+            return self
+        if self.node.col_offset:
+            # It takes the place of `if True:`.
+            text[above - 1], shown[above - 1] = text[above], shown[above]
+        text[above], shown[above] = line, " " * (len(line) - 1) + "\n"
+        whole = "".join(text)
+        return self._replace(text=whole, tree=ast.parse(whole), shown="".join(shown))
+
     def without(self, names: set[str]) -> Source:
         """The text of a function without some of its parameters, whose names stand for something around it then. Lines and columns stay."""
         args = self.node.args
@@ -103,8 +124,11 @@ def _span(token: tokenize.TokenInfo) -> ast.AST:
     return ast.Name("", lineno=line, col_offset=column(token.start), end_lineno=end, end_col_offset=column(token.end))
 
 
-#: Texts that were read, by their code: a file that is changed later is another text than the one that Python runs.
-_READ: dict[types.CodeType, Source] = {}
+#: A global name of what was compiled from an expression of a kernel.
+EXPRESSION = "__tessera_expression__"
+#: Texts that were read, by the numbers of their codes while these live: a file that is changed later is another text than the one that Python runs.
+#: Equal codes may have different texts: their files and the annotations of their parameters are no part of them.
+_READ: dict[int, tuple[weakref.ref[types.CodeType], Source]] = {}
 
 
 def of_function(function: types.FunctionType) -> Source:
@@ -113,10 +137,18 @@ def of_function(function: types.FunctionType) -> Source:
     Raises:
         SourceError: Python has no text of it, or has another.
     """
-    known = _READ.get(function.__code__)
-    if known is None:
-        known = _READ[function.__code__] = _of_code(function)
-    return known
+    number = id(function.__code__)
+    known, source = _READ.get(number, (None, None))
+    if known is None or known() is not function.__code__:
+        source = _of_code(function)
+        _READ[number] = weakref.ref(function.__code__, lambda gone: _forget(number, gone)), source
+    return source
+
+
+def _forget(number: int, gone: weakref.ref) -> None:
+    """Lets a text go with its code, unless another code has that number by now."""
+    if _READ.get(number, (None, None))[0] is gone:
+        del _READ[number]
 
 
 def of_class(cls: type) -> Source:
@@ -149,13 +181,54 @@ def _of_code(function: types.FunctionType) -> Source:
         file = inspect.getsourcefile(code) or code.co_filename
     except (OSError, TypeError, IndexError) as error:
         raise _none(name, error) from error
+    # A function that an expression of a kernel made is where that kernel is.
+    if EXPRESSION not in function.__globals__ and not _is_text_of(code, file, lines):
+        text = f"{file}:{at + 1}: the file has another text than that of `{name}`: it was changed since it was imported\nhelp: import it again"
+        raise errors.make("source", text, [])
     if code.co_name == "<lambda>":
         return _of_lambda(code, file, lines)
-    found = _alone(name, file, inspect.getblock(lines[at:]), at + 1, decorators=False)
-    if found.name != code.co_name:
-        text = f"{file}:{at + 1}: the file has `{found.name}` where `{name}` was: it was changed since it was imported\nhelp: import it again"
-        raise errors.make("source", text, [])
-    return found
+    return _alone(name, file, inspect.getblock(lines[at:]), at + 1, decorators=False)
+
+
+#: The last file that was compiled to be compared with what Python runs, how, its text, and the codes in it.
+_COMPILED: tuple[tuple[str, int], list[str], list[types.CodeType]] = (("", 0), [], [])
+_FUTURE = functools.reduce(operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
+
+
+def _is_text_of(code: types.CodeType, file: str, lines: list[str]) -> bool:
+    """Whether a file's text is the one that a code was compiled from: a file may have been changed since."""
+    global _COMPILED
+    key = file, code.co_flags & _FUTURE
+    known, text, codes = _COMPILED
+    if known != key or text != lines:
+        try:
+            codes = list(_codes(compile("".join(lines), file, "exec", key[1], dont_inherit=True)))
+        except (SyntaxError, ValueError):
+            # A cell that only its notebook can compile.
+            return True
+        _COMPILED = (key, lines, codes)
+    # pytest compiles the assertions of tests in its own way.
+    is_rewritten = any(name.startswith("@py_") for own in (code, *_codes(code)) for name in (*own.co_varnames, *own.co_names))
+    return is_rewritten or any(_is_same(code, other) for other in codes if other.co_firstlineno == code.co_firstlineno)
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield constant
+            yield from _codes(constant)
+
+
+def _is_same(code, other) -> bool:
+    """Whether two codes, or two constants of codes, are the same: 1, 1.0 and True are not."""
+    if type(code) is not type(other):
+        return False
+    if isinstance(code, types.CodeType):
+        attributes = ("co_name", "co_code", "co_consts", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags")
+        return all(_is_same(getattr(code, name), getattr(other, name)) for name in attributes)
+    if isinstance(code, tuple):
+        return len(code) == len(other) and all(map(_is_same, code, other))
+    return repr(code) == repr(other) if isinstance(code, (float, complex)) else code == other
 
 
 def _alone(name: str, file: str, lines: list[str], first: int, decorators: bool) -> Source:
@@ -286,6 +359,13 @@ def own_names(code: types.CodeType) -> set[str]:
 
     visit(code)
     return own - outside
+
+
+def bound_names(tree: ast.AST) -> set[str]:
+    """Names that a text binds anywhere, or has as parameters."""
+    inside = list(ast.walk(tree))
+    bound = {node.id for node in inside if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    return bound | {node.arg for node in inside if isinstance(node, ast.arg)}
 
 
 def names(tree: ast.Module) -> dict[str, dict]:

@@ -5,7 +5,7 @@ import copy
 import dataclasses
 import enum
 import pickle
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -253,6 +253,65 @@ def test_named_tuples_keep_their_names():
 
 
 # Methods.
+
+
+class Twice:
+    FACTOR = 2.0
+
+    def __init__(self):
+        raise AssertionError("a dataclass makes one of its own")
+
+    def twice(self, v):
+        return v * self.FACTOR
+
+    def name_of(self, v):
+        return v
+
+
+class Nameable(Protocol):
+    k: float
+
+    def name_of(self, v): ...
+
+
+class Shifts(abc.ABC):
+    @abc.abstractmethod
+    def shifted(self, v): ...
+
+    def name_of(self, v):
+        return v + 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixed(Twice, Nameable, Shifts):
+    k: float = 3.0
+
+    def shifted(self, v):
+        return v + self.k
+
+
+class Halves:
+    def half(self, v):
+        return v / 2
+
+
+class Hue(Halves, enum.Enum):
+    DARK = 4.0
+
+
+MIXED = Mixed()
+
+
+def test_mixins_protocols_and_abstract_bases(monkeypatch):
+    @ct.kernel
+    def kernel(x, y):
+        v = ct.load(x, (0,), (16,))
+        ct.store(y, (0,), v + Mixed(1.0).shifted(MIXED.k) + MIXED.name_of(MIXED.twice(0.5)) + Hue.DARK.half(Hue.DARK.value))
+
+    # Of two bases with a method the first one's counts.
+    assert run(kernel) == 4 + 1 + 2
+    monkeypatch.setattr(Twice, "FACTOR", 4.0)
+    assert run(kernel) == 4 + 2 + 2
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import linecache
 import logging
 import signal
@@ -103,7 +104,7 @@ def test_places_that_there_are_none_of():
     for options in ({"target": "h1"}, {"sanitize": "everything"}, {"schedule": "slow"}):
         with tessera.use("emu", **options), pytest.raises(tessera.ArgumentError):
             launch(X, X.copy(), 16)
-    for options in ({"seed": -1}, {"seed": 1 << 64}, {"seed": "a"}, {"threads": 0}, {"threads": -1}, {"sanitize": True}, {"target": 90}):
+    for options in ({"seed": -1}, {"seed": 1 << 64}, {"seed": "a"}, {"threads": 0}, {"threads": -1}, {"sanitize": True}, {"target": 90}, {"timeout": 0}, {"timeout": "a"}):
         with pytest.raises(tessera.ArgumentError, match=f"`{next(iter(options))}` is"):
             tessera.use("emu", **options)
     assert tessera._device.host().device == "cpu"
@@ -243,15 +244,21 @@ def test_columns_are_those_of_the_file(start):
 
 
 def test_classes_of_mistakes():
-    def refused(function, error, *args):
-        with pytest.raises(error):
-            launch(X.copy(), *args, kernel=ct.kernel(function))
+    def refused(function, error, says=""):
+        with pytest.raises(error, match=says):
+            launch(X.copy(), kernel=ct.kernel(function))
 
     def asserts(x):
         ct.static_assert(x.dtype == ct.int32, "integers only")
 
     def raises(x):
         raise ct.static_exception(ValueError("no"))
+
+    def constant(x):
+        ct.ensure_constant(ct.bid(0))
+
+    def pointer(x):
+        x.foreign_pointer
 
     def recurses(x):
         again(x)
@@ -267,7 +274,9 @@ def test_classes_of_mistakes():
         return 1
 
     refused(asserts, ct.TileStaticAssertionError)
-    refused(raises, ct.StaticException)
+    refused(raises, ct.StaticException, r"\(ValueError: no\)")
+    refused(constant, ct.TileStaticAssertionError)
+    refused(pointer, ct.TileUnsupportedFeatureError, "`foreign_pointer` of an array")
     refused(recurses, ct.TileRecursionError)
     refused(loops, ct.TileSyntaxError)
     refused(returns, ct.TileTypeError)
@@ -292,6 +301,47 @@ def test_a_file_that_was_changed_since_it_was_imported(tmp_path, monkeypatch):
         launch(X, kernel=changed_since.k)
 
 
+def test_a_file_with_another_text_of_the_same_function(tmp_path, monkeypatch):
+    def written(number, more=""):
+        (tmp_path / "changed_body.py").write_text(
+            f"import tessera.tile as ct\n{more}def h(v):\n    return v + {number}\n@ct.kernel\ndef k(x):\n    ct.store(x, 0, h(ct.load(x, 0, 4)))\n"
+        )
+
+    written(1)
+    monkeypatch.syspath_prepend(tmp_path)
+    import changed_body
+
+    written(1.0)
+    with pytest.raises(tessera.SourceError, match="another text than that of `h`: it was changed since it was imported"):
+        launch(X, kernel=changed_body.k)
+    written(1)
+    x = np.zeros(4, np.float32)
+    launch(x, kernel=changed_body.k, grid=(1,))
+    assert (x == 1).all()
+
+
+def test_kernels_with_parameters_for_any_number_of_arguments():
+    with pytest.raises(TypeError, match=r"one parameter for each argument, and .*k` has a `\*` parameter"):
+
+        @ct.kernel
+        def k(*arrays):
+            ct.bid(0)
+
+
+@pytest.mark.parametrize(("device", "options"), [("cpu", {}), ("cpu", {"sanitize": "all"}), ("emu", {}), ("emu", {"sanitize": "all"})])
+def test_a_kernel_that_never_ends_is_stopped(device, options):
+    @ct.kernel
+    def waits(flag):
+        while ct.load(flag, (0,), (), memory_order=ct.MemoryOrder.RELAXED, memory_scope=ct.MemoryScope.DEVICE) == 0:
+            pass
+
+    with tessera.use(device, timeout=0.3, **options):
+        with pytest.raises(tessera.KernelFault, match="has not ended after 0.3 s|no thread can go on") as found:
+            launch(np.zeros(1, np.int32), kernel=waits, grid=(1,))
+        assert "while ct.load(flag" in str(found.value) or f"{__file__}:" in str(found.value)
+        launch(np.ones(1, np.int32), kernel=waits, grid=(1,))
+
+
 def test_faults_name_the_kernel_and_the_place():
     @ct.kernel
     def asserts(x):
@@ -303,6 +353,35 @@ def test_faults_name_the_kernel_and_the_place():
         assert "asserts" in str(found.value) or __file__ in str(found.value)
     # The process goes on.
     launch(X, np.zeros_like(X), 16)
+
+
+def test_places_are_in_the_files_of_their_functions_though_others_say_the_same(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    helper = "import tessera.tile as ct\ndef stored(x, v):\n    ct.store(x, (0,), v + 1)\n"
+
+    def of(function):
+        @ct.kernel
+        def kernel(x):
+            function(x, ct.load(x, (0,), (16,)))
+
+        return kernel
+
+    def of_wrong(function):
+        @ct.kernel
+        def kernel(x):
+            function(x, ct.load(x, (0,), (16,)).reshape((4, 4)))
+
+        return kernel
+
+    for name in ("same_a", "same_b"):
+        (tmp_path / f"{name}.py").write_text(helper)
+        stored = importlib.import_module(name).stored
+        with pytest.raises(ct.TileError) as found:
+            launch(np.zeros(16, np.float32), kernel=of_wrong(stored), grid=(1,))
+        assert (found.value.filename, found.value.lineno) == (str(tmp_path / f"{name}.py"), 3)
+        with tessera.use("emu", sanitize="all"), pytest.raises(tessera.SanitizerError) as found:
+            launch(np.zeros(16, np.float32), kernel=of(stored), grid=(4,))
+        assert f"{name}.py:3:" in str(found.value)
 
 
 def test_sanitizers_give_their_findings():

@@ -56,6 +56,14 @@ def test_a_mistake_in_a_kernel_is_told():
         cutile_call((1,), halve, (InputOutput(jax.numpy.ones(10)), 3))
 
 
+def test_a_mistake_in_a_kernel_is_told_while_jax_traces():
+    x = jax.ShapeDtypeStruct((10,), jax.numpy.float32)
+    with pytest.raises(tessera.TileError, match="power of two"):
+        jax.jit(lambda x: cutile_call((1,), halve, (InputOutput(x), 3))).lower(x)
+    with pytest.raises(tessera.ArgumentError, match="`T` is missing"):
+        jax.jit(lambda x: cutile_call((1,), halve, (InputOutput(x),))).lower(x)
+
+
 def test_it_is_imported_by_the_name_of_cutile():
     program = (
         "import tessera; tessera.install()\n"

@@ -1,12 +1,20 @@
 """Kernels as programs of Python have them: whatever their names stand for is what Python says."""
 
+import collections
+import contextlib
 import dataclasses
 import enum
 import functools
+import gc
+import importlib
+import itertools
 import linecache
+import operator
+import os
 import textwrap
 import threading
 import types
+from contextlib import contextmanager
 from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
@@ -311,6 +319,173 @@ def test_arrays_without_axes_that_change():
     assert (run(kernel)[1] == np.arange(1000) * 3).all()
 
 
+NUMBERS = {"a": 1, "b": 2.5, "f": lambda v: v * 2, "rest": object()}
+ORDERED, FIXED, LETTERS, STEPS = collections.OrderedDict(x=1, y=3), types.MappingProxyType({"z": 4}), frozenset("ab"), range(1, 4)
+SPACES = types.SimpleNamespace(d={"k": 3.0})
+
+
+@ct.kernel
+def of_dictionaries(x, out, T: ConstInt, key: ct.Constant[str]):
+    i = ct.bid(0)
+    v = NUMBERS["f"](ct.load(x, (i,), (T,))) * NUMBERS.get(key, 1) + len(NUMBERS) + SPACES.d["k"]
+    for name, weight in ct.static_iter(ORDERED.items()):
+        v = v + weight * (2 if name in ORDERED and "z" in FIXED and key in LETTERS else 1)
+    for step in ct.static_iter(STEPS):
+        v = v + step * FIXED["z"]
+    ct.store(out, (i,), v)
+
+
+def test_dictionaries_and_ranges_of_a_module_and_those_that_change(monkeypatch):
+    x, out = run(of_dictionaries, "b")
+    assert (out == x * 5 + 4 + 3 + 8 + 24).all()
+    assert (run(of_dictionaries, "c")[1] == x * 2 + 4 + 3 + 4 + 24).all()
+    compiled = of_dictionaries._native()
+    run(of_dictionaries, "b")
+    assert of_dictionaries._native() is compiled, "nothing has changed"
+    monkeypatch.setitem(NUMBERS, "b", 3.0)
+    monkeypatch.setitem(SPACES.d, "k", 0.0)
+    assert (run(of_dictionaries, "b")[1] == x * 6 + 4 + 8 + 24).all()
+
+
+def test_dictionaries_of_a_class_of_their_own():
+    class Folded(dict):
+        def __getitem__(self, key):
+            return super().__getitem__(key.lower())
+
+    folded = Folded(a=3.0)
+    assert (run(kernel_of(lambda v: v + ct.static_eval(folded["A"])))[1] == np.arange(1000) + 3).all()
+    with pytest.raises(ct.TileError):
+        run(kernel_of(lambda v: v + folded["A"]))
+
+
+class Scaled:
+    def __init__(self, by):
+        self.by = by
+
+    def __call__(self, v):
+        return v * self.by
+
+
+def test_attributes_of_objects_that_can_be_called(monkeypatch):
+    scaled = Scaled(2.0)
+    kernel = kernel_of(lambda v: v * scaled.by + ct.static_eval(scaled.by))
+    assert (run(kernel)[1] == np.arange(1000) * 2 + 2).all()
+    monkeypatch.setattr(scaled, "by", 3.0)
+    assert (run(kernel)[1] == np.arange(1000) * 3 + 3).all()
+
+
+@contextlib.contextmanager
+def doubled(v):
+    yield v * 2
+
+
+class Tripled:
+    @contextmanager
+    def of(self, v):
+        yield v * 3
+
+
+def test_context_managers():
+    @contextlib.contextmanager
+    def shifted(v, by=1.0):
+        yield v + by
+
+    tripled = Tripled()
+
+    @ct.kernel
+    def kernel(x, out, T: ConstInt):
+        i = ct.bid(0)
+        with doubled(ct.load(x, (i,), (T,))) as v, shifted(v, by=4.0) as w:
+            with tripled.of(w) as z:
+                ct.store(out, (i,), z)
+
+    assert (run(kernel)[1] == (np.arange(1000) * 2 + 4) * 3).all()
+
+
+# Expressions of compile time.
+
+TABLE = [1.0, 2.0, 3.0]
+EXTENTS = np.array([3, 7])
+
+
+@functools.cache
+def squared(n):
+    return n * n
+
+
+def total(n):
+    found = []
+    for i in range(n):
+        found.append(TABLE[i])
+    return sum(found)
+
+
+@pytest.mark.parametrize(
+    ("function", "value"),
+    [
+        (lambda v: v + ct.static_eval(squared(3)), 9),
+        (lambda v: v + ct.static_eval(total(2)), 3),
+        (lambda v: v + ct.static_eval(round(2.567, 1)), np.float32(2.6)),
+        (lambda v: v + ct.static_eval(int("0x1f", 16)), 31),
+        (lambda v: v + ct.static_eval(float(np.finfo(np.float16).max)), 65504),
+        (lambda v: v + ct.static_eval(int(np.prod((2, 3, 4)))), 24),
+        (lambda v: v + ct.static_eval({**NUMBERS, "b": 7}["b"]), 7),
+        (lambda v: v + ct.static_eval(TABLE[slice(1, 2)])[0], 2),
+        (lambda v: v + ct.static_eval(getattr(CONFIG, "none", 4) if hasattr(CONFIG, "tile") and callable(run) else 5), 4),
+        (lambda v: v + ct.static_eval(int(os.environ.get("NO_SUCH_VARIABLE", "3"))), 3),
+        (lambda v: v + ct.static_eval({n * n for n in range(4)} and max(n * n for n in range(4))), 9),
+        (lambda v: ct.static_eval(operator.add)(v, 5), 5),
+        (lambda v: ct.static_eval([lambda w: w + 7])[0](v), 7),
+        (lambda v: v + ct.static_eval(int(EXTENTS[1]) * len(EXTENTS)), 14),
+        (lambda v: v + sum(n * m for n, m in ct.static_eval(list(itertools.product(range(3), range(3))))), 9),
+    ],
+    ids=lambda value: None if callable(value) else str(value),
+)
+def test_python_evaluates_what_names_live_objects_alone(function, value):
+    assert (run(kernel_of(function))[1] == np.arange(1000, dtype=np.float32) + value).all()
+
+
+def test_loops_over_what_python_iterates_over():
+    @ct.kernel
+    def kernel(x, out, T: ConstInt):
+        i = ct.bid(0)
+        v = ct.load(x, (i,), (T,))
+        for a, b in ct.static_iter(itertools.combinations(itertools.accumulate(TABLE), 2)):
+            v = v + a * b
+        ct.static_assert(squared(2) == 4)
+        ct.store(out, (i,), v)
+
+    assert (run(kernel)[1] == np.arange(1000) + (3 + 6 + 18)).all()
+
+
+def test_what_python_evaluated_is_evaluated_again_where_it_reads_something_else(monkeypatch):
+    kernel = kernel_of(lambda v: v + ct.static_eval(total(3)) * ct.static_eval(os.environ.get("TESSERA_TEST_FACTOR", "1") == "1"))
+    assert (run(kernel)[1] == np.arange(1000) + 6).all()
+    compiled = kernel._native()
+    run(kernel)
+    assert kernel._native() is compiled, "nothing has changed"
+    TABLE[2] = 10.0
+    try:
+        assert (run(kernel)[1] == np.arange(1000) + 13).all()
+    finally:
+        TABLE[2] = 3.0
+    monkeypatch.setenv("TESSERA_TEST_FACTOR", "0")
+    assert (run(kernel)[1] == np.arange(1000)).all()
+
+
+def test_exceptions_of_python_are_told_at_the_expression():
+    @ct.kernel
+    def raises(x, out, T: ConstInt):
+        if T == 1:
+            ct.store(out, (0,), ct.static_eval(NUMBERS["none"]))
+
+    run_of = lambda T: ct.launch(None, (1,), raises, (np.zeros(4, np.float32), np.zeros(4, np.float32), T))  # noqa: E731
+    run_of(2)
+    with pytest.raises(ct.StaticException, match=r"\(KeyError: 'none'\)") as found:
+        run_of(1)
+    assert 'NUMBERS["none"]' in found.value.text and found.value.filename == __file__
+
+
 def test_texts_that_are_indented_oddly():
     @ct.kernel
     def kernel(x, out, T: ConstInt):
@@ -390,6 +565,48 @@ def test_cells_of_a_notebook_and_kernels_that_are_defined_again():
     with pytest.raises(SyntaxError) as found:
         cell(13, "ct.launch(None, (1,), bad, (x,))")
     assert (found.value.filename, found.value.lineno, found.value.text) == ("/cells/12.py", 3, "    ct.nothing(x)")
+
+
+def test_kernels_whose_codes_are_equal(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    results = []
+    for name, annotation in (("equal_codes_a", ""), ("equal_codes_b", ": ct.ScalarInt64")):
+        text = f"import tessera.tile as ct\n@ct.kernel\ndef k(x, n{annotation}):\n    ct.store(x, 0, ct.full((4,), n * 10**9, ct.int64))\n"
+        (tmp_path / f"{name}.py").write_text(text)
+        kernel, x = importlib.import_module(name).k, np.zeros(4, np.int64)
+        ct.launch(None, (1,), kernel, (x, 5))
+        results.append((x[0], kernel.__tessera_function__.__code__))
+    assert results[0][1] == results[1][1], "annotations and files are no part of a code"
+    # One parameter has 32 bits, one 64.
+    assert [number for number, _ in results] == [705032704, 5 * 10**9]
+
+
+def test_texts_are_let_go_with_their_functions():
+    def made():
+        name, text = "/cells/let_go.py", "def f(v):\n    return v\n"
+        linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+        names: dict = {}
+        exec(compile(text, name, "exec"), names)
+        run(kernel_of(names["f"]))
+
+    made()
+    gc.collect()
+    before = len(tessera._source._READ)
+    made()
+    gc.collect()
+    assert len(tessera._source._READ) == before
+
+
+class Answers(dict):
+    """Has an answer for every name."""
+
+    def __getattr__(self, name):
+        return self.get(name, 0)
+
+
+def test_objects_that_have_every_attribute():
+    answers = Answers(k=3.0)
+    assert (run(kernel_of(lambda v: v + answers.k))[1] == np.arange(1000) + 3).all()
 
 
 def test_other_modules_with_late_annotations_and_cutile_by_its_own_name(tmp_path):

@@ -67,7 +67,7 @@ impl Pace {
     pub(crate) fn never_ends(&self, given: Duration, span: Span, round: u64) -> Box<Diagnostic> {
         let message = format!("the kernel has not ended after {} s", given.as_secs_f64());
         let stopped = Diagnostic::error(NEVER_ENDS, span, message).label(in_round(round));
-        let more = "look at what ends the loop, or give the kernel more time with `--timeout SECONDS`";
+        let more = "look at what ends the loop, or give the kernel more time with a longer `timeout`";
         Box::new(match self.crowd {
             None => stopped.help(more),
             Some(Crowd { blocks, at_once }) => {

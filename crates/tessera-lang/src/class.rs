@@ -22,6 +22,8 @@ pub(crate) enum ClassKind {
     Dataclass,
     NamedTuple,
     Enumeration,
+    /// None of these: a class from which others are made, as mixins and protocols are.
+    Plain,
 }
 
 /// A field of a dataclass or named tuple.
@@ -100,6 +102,14 @@ impl SourceClass {
     pub(crate) fn member(&self, name: &str) -> Option<usize> {
         let own = self.members.iter().position(|(member, _)| member == name);
         own.or_else(|| self.aliases.iter().find(|(alias, _)| alias == name).map(|(_, at)| *at))
+    }
+
+    /// Adds a field; one of a base that is declared again keeps its place.
+    pub(crate) fn put(&mut self, field: Field) {
+        match self.fields.iter_mut().find(|known| known.name == field.name) {
+            Some(known) => *known = field,
+            None => self.fields.push(field),
+        }
     }
 
     /// A method that its body or a base defines.

@@ -123,6 +123,8 @@ pub(crate) enum Global {
     Function(Arc<Function>),
     /// A class that kernels can use.
     Class(Arc<Class>),
+    /// A class of the host's, from which kernels' classes may be made.
+    Plain(Arc<Class>),
     /// Bound by code that is not evaluated: what it is, and where.
     Unknown(&'static str, Span),
 }
@@ -306,7 +308,10 @@ impl ParsedFile {
             StmtKind::While { .. } => return Some("`while`"),
             StmtKind::If { .. } => return Some("`if`"),
             StmtKind::With { .. } => return Some("`with`"),
-            StmtKind::Class(_) => return Some("`class`"),
+            StmtKind::Class(class) => {
+                self.bind(&class.name.name, at, Global::Plain(class.clone()));
+                return Some("`class`");
+            }
             StmtKind::Raise(_) => return Some("`raise`"),
             StmtKind::Assert(..) => return Some("`assert`"),
             StmtKind::Break | StmtKind::Continue | StmtKind::Return(_) => return Some("a jump"),

@@ -32,6 +32,7 @@ const KNOWN: &[&str] = &[
     "typing",
     "dataclasses",
     "enum",
+    "abc",
     "contextlib",
 ];
 

@@ -44,7 +44,8 @@ const THREAD_NAMES: &[&str] = &[
 /// The style of a function with a kernel decorator; `None` for other functions.
 pub(crate) fn of(file: &ParsedFile, function: &Function, at: Moment) -> Option<Style> {
     function.decorators.iter().find_map(|decorator| match decorator_path(file, decorator, at)?.as_str() {
-        "cuda.tile.kernel" => Some(Style::Block { cutile: true }),
+        // `tessera.tile` has the names of `cuda.tile` beside those of the other styles, which have no `kernel`.
+        "cuda.tile.kernel" | "tessera.tile.kernel" => Some(Style::Block { cutile: true }),
         "tessera.kernel" | "tessera.kernel.autotune" => {
             let mut members = Vec::new();
             tile_members(file, &function.body, &mut members);

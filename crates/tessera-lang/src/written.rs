@@ -70,7 +70,8 @@ pub(crate) fn not_a_kernel(file: &ParsedFile, function: &Function, at: Moment, u
 /// Refuses functions that a decorator changes.
 pub(crate) fn undecorated(file: &ParsedFile, function: &Function, at: Moment) -> Res<()> {
     for decorator in &function.decorators {
-        if style::decorator_path(file, decorator, at).as_deref() != Some("cuda.tile.function") {
+        let path = style::decorator_path(file, decorator, at);
+        if !matches!(path.as_deref(), Some("cuda.tile.function" | "tessera.tile.function")) {
             return Err(Box::new(
                 Diagnostic::error(id::UNSUPPORTED, decorator.span, "this decorator can't be applied here")
                     .also(function.name.span, "to this function")

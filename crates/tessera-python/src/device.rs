@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use tessera::emu::{Console, EmuOptions, LaunchOptions, Launched};
 use tessera::runtime::{Device, DriverDevice, KernelError, LaunchOptions as CpuOptions};
-use tessera::types::Device as Product;
+use tessera::types::{Device as Product, TimeLimit};
 
 use crate::error::{Failure, of_kernel, show};
 use crate::finding::told;
@@ -26,6 +27,7 @@ pub(crate) struct Host {
     schedule: Option<String>,
     seed: u64,
     threads: Option<usize>,
+    timeout: Option<f64>,
 }
 
 /// Where a launch on host arrays goes.
@@ -109,14 +111,15 @@ pub(crate) fn product(py: Python<'_>, name: &str) -> PyResult<&'static str> {
 }
 
 impl Host {
+    /// How long a launch may take.
+    fn limit(&self) -> TimeLimit {
+        self.timeout.map_or(TimeLimit::PATIENT, |seconds| TimeLimit::within(Duration::from_secs_f64(seconds)))
+    }
+
     /// Where kernels on host arrays run.
     pub(crate) fn place(&self, py: Python<'_>) -> PyResult<Place> {
         if self.device == "cpu" {
-            return Ok(Place::Cpu(CpuOptions {
-                checked: self.sanitize.is_some(),
-                threads: self.threads,
-                ..CpuOptions::default()
-            }));
+            return Ok(Place::Cpu(CpuOptions { checked: self.sanitize.is_some(), threads: self.threads, limit: self.limit() }));
         }
         let mut known = EMULATED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, emulated)) = known.iter().find(|(host, _)| host == self) {
@@ -130,7 +133,8 @@ impl Host {
     fn open(&self, py: Python<'_>, number: u64) -> PyResult<Emulated> {
         let refuse = |text: String| Failure::plain("argument", text).raise(py);
         let fail = |text: String| Failure::plain("device", text).raise(py);
-        let mut launch = LaunchOptions { seed: self.seed, threads: self.threads, ..LaunchOptions::default() };
+        let mut launch =
+            LaunchOptions { seed: self.seed, threads: self.threads, limit: self.limit(), ..LaunchOptions::default() };
         if let Some(checks) = &self.sanitize {
             launch.sanitize = checks.parse().map_err(refuse)?;
         }

@@ -225,10 +225,12 @@ impl Kernel {
         hasher.update(&(file.len() as u64).to_le_bytes());
         hasher.update(file.as_bytes());
         hasher.update(text.as_bytes());
-        // What the file imports is part of what it says.
+        // What the file imports is part of what it says, and the names of these files of what its code says of places.
         for source in origin.sources().iter().skip(1) {
-            hasher.update(&(source.text.len() as u64).to_le_bytes());
-            hasher.update(source.text.as_bytes());
+            for part in [source.name.as_str(), &source.text] {
+                hasher.update(&(part.len() as u64).to_le_bytes());
+                hasher.update(part.as_bytes());
+            }
         }
         Ok(Kernel {
             origin: Arc::new(origin),

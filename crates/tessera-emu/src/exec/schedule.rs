@@ -297,7 +297,7 @@ impl Cluster<'_> {
         let (kind, what) = match given {
             Some(given) => {
                 let seconds = given.as_secs_f64();
-                (FindingKind::NeverEnds, format!("the kernel has not ended after {seconds} s; `--timeout SECONDS` gives it more"))
+                (FindingKind::NeverEnds, format!("the kernel has not ended after {seconds} s; a longer `timeout` gives it more"))
             }
             None => (kind, "no thread can go on".to_owned()),
         };

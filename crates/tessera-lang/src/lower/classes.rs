@@ -23,7 +23,7 @@ use super::{Lowerer, Res};
 use crate::ast::{Arg, Class, CompareOp, Expr, ExprKind, Function, Stmt, StmtKind};
 use crate::class::{Attribute, ClassKind, Field, SourceClass, base_path, kind_of};
 use crate::diagnostics::id;
-use crate::file::Moment;
+use crate::file::{Definition, Global, Moment};
 use crate::fixed;
 use crate::style::{decorator_args, decorator_path};
 use crate::value::Val;
@@ -46,7 +46,7 @@ struct FieldOptions<'a> {
 impl Lowerer<'_> {
     /// What a class is; to be evaluated as an expression of its module at the moment of its definition.
     pub(crate) fn class(&mut self, class: &Arc<Class>, at: Moment) -> Res<Val> {
-        let kind = kind_of(self.file, class, at).unwrap_or(ClassKind::Dataclass);
+        let kind = kind_of(self.file, class, at).unwrap_or(ClassKind::Plain);
         let mut made = SourceClass {
             class: class.clone(),
             kind,
@@ -87,17 +87,17 @@ impl Lowerer<'_> {
                         }
                     }
                 }
-                Some("enum.unique" | "typing.final") => {}
+                Some("enum.unique" | "typing.final" | "typing.runtime_checkable") => {}
                 _ => return Err(refused("this decorator of a class", decorator.span)),
             }
         }
         Ok(is_keyword_only)
     }
 
-    /// Takes over what the bases have.
+    /// Takes over what the bases have, from the last to the first: what an earlier one has counts.
     fn bases(&mut self, made: &mut SourceClass, at: Moment) -> Res<()> {
         let class = made.class.clone();
-        for base in &class.bases {
+        for base in class.bases.iter().rev() {
             let span = base.value.span;
             if base.keyword.is_some() {
                 return Err(refused("an option of a class", span));
@@ -118,13 +118,18 @@ impl Lowerer<'_> {
                 made.is_plain |= name != "object";
                 continue;
             }
-            match self.expr(&base.value)? {
+            match self.base(&base.value)? {
                 Val::SourceClass(base)
-                    if base.kind == made.kind && base.kind != ClassKind::NamedTuple && base.members.is_empty() =>
+                    if (base.kind == made.kind || base.kind == ClassKind::Plain)
+                        && made.kind != ClassKind::NamedTuple
+                        && base.members.is_empty() =>
                 {
+                    if base.bases.iter().chain([&base.class]).any(|own| made.bases.iter().any(|known| Arc::ptr_eq(own, known))) {
+                        return Err(refused("a class that two bases of a class are made from", span));
+                    }
                     made.is_plain |= base.is_plain;
                     made.shows_value |= base.shows_value;
-                    made.fields.extend(base.fields.iter().cloned());
+                    base.fields.iter().for_each(|field| made.put(field.clone()));
                     made.attributes.extend(base.attributes.iter().map(|(name, value)| (name.clone(), value.clone())));
                     made.bases.push(base.class.clone());
                     made.bases.extend(base.bases.iter().cloned());
@@ -133,12 +138,23 @@ impl Lowerer<'_> {
                     return Err(Box::new(
                         Diagnostic::error(id::UNSUPPORTED, span, "this base of a class can't be used in a kernel")
                             .label(format!("this is {}", other.describe()))
-                            .help("dataclasses are made from dataclasses, enumerations from enumerations without members"),
+                            .help("dataclasses are made from dataclasses and plain classes, enumerations from plain ones and such without members"),
                     ));
                 }
             }
         }
         Ok(())
+    }
+
+    /// The value of a base, which alone may be a plain class.
+    fn base(&mut self, base: &Expr) -> Res<Val> {
+        let file = self.file;
+        match file.elsewhere(base) {
+            Some(Definition { what: Global::Plain(class), at, .. }) => {
+                self.deeper(base.span, |lowerer| lowerer.at_module(*at, |lowerer| lowerer.class(class, *at)))
+            }
+            _ => self.expr(base),
+        }
     }
 
     fn class_body(&mut self, made: &mut SourceClass, at: Moment, mut is_keyword_only: bool) -> Res<()> {
@@ -149,7 +165,7 @@ impl Lowerer<'_> {
                 StmtKind::Expr(expr) if matches!(expr.kind, ExprKind::Str(_) | ExprKind::Ellipsis) => {}
                 StmtKind::Function(function) => self.method_definition(made, function, at)?,
                 StmtKind::AnnAssign(Expr { kind: ExprKind::Name(name), .. }, annotation, value)
-                    if made.kind != ClassKind::Enumeration =>
+                    if !matches!(made.kind, ClassKind::Enumeration | ClassKind::Plain) =>
                 {
                     match self.field_kind(annotation, at)? {
                         FieldKind::Field => self.field(made, name, value.as_ref(), is_keyword_only, stmt.span, at)?,
@@ -162,6 +178,9 @@ impl Lowerer<'_> {
                     }
                 }
                 StmtKind::AnnAssign(Expr { kind: ExprKind::Name(_), .. }, _, None) => {}
+                StmtKind::AnnAssign(Expr { kind: ExprKind::Name(name), .. }, _, Some(value)) if made.kind == ClassKind::Plain => {
+                    self.class_value(made, name, value)?;
+                }
                 StmtKind::Assign(targets, value) => match targets.as_slice() {
                     [Expr { kind: ExprKind::Name(name), .. }]
                         if made.kind == ClassKind::Enumeration && !name.starts_with('_') =>
@@ -228,11 +247,7 @@ impl Lowerer<'_> {
         };
         let field =
             Field { name: name.to_string(), default, is_keyword_only: options.is_keyword_only.unwrap_or(is_keyword_only), span };
-        // A field of a base that is declared again keeps its place.
-        match made.fields.iter_mut().find(|known| known.name == name) {
-            Some(known) => *known = field,
-            None => made.fields.push(field),
-        }
+        made.put(field);
         Ok(())
     }
 
@@ -320,6 +335,10 @@ impl Lowerer<'_> {
 
     fn method_definition(&mut self, made: &mut SourceClass, function: &Arc<Function>, at: Moment) -> Res<()> {
         let name = &function.name.name;
+        if made.kind == ClassKind::Plain && name == "__init__" {
+            // What is made from it has one of its own.
+            return Ok(());
+        }
         if matches!(name.as_str(), "__init__" | "__new__" | "__getattr__" | "__getattribute__" | "__setattr__") {
             return Err(Box::new(
                 Diagnostic::error(

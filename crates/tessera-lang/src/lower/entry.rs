@@ -86,7 +86,9 @@ fn no_kernel(file: &ParsedFile, name: &str, definition: &Definition) -> Box<Diag
         Global::Function(function) => error(function.name.span)
             .label("this is a function without a kernel's decorator")
             .help("write `@ct.kernel` (of `cuda.tile`) or `@tessera.kernel` before it"),
-        Global::Class(class) => error(class.name.span).label("this is a class").help("name a function with a kernel's decorator"),
+        Global::Class(class) | Global::Plain(class) => {
+            error(class.name.span).label("this is a class").help("name a function with a kernel's decorator")
+        }
         Global::Value(value, _) => error(value.span).label("this is a value").help("name a function with a kernel's decorator"),
         Global::Unknown(what, place) => {
             error(*place).label(format!("{what} binds it")).help("name a function with a kernel's decorator")
@@ -99,7 +101,7 @@ impl Lowerer<'_> {
     /// An option, with `ct.ByTarget(...)` resolved for the target.
     pub(super) fn option_value(&mut self, expr: &crate::ast::Expr) -> Res<Val> {
         if let crate::ast::ExprKind::Call(function, args) = &expr.kind
-            && self.file.path_of(function).as_deref() == Some("cuda.tile.ByTarget")
+            && matches!(self.file.path_of(function).as_deref(), Some("cuda.tile.ByTarget" | "tessera.tile.ByTarget"))
         {
             let find =
                 |key: Option<&str>| args.iter().find(|arg| arg.keyword.as_ref().map(|k| k.name.as_str()) == key && key.is_some());

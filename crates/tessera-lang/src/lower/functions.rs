@@ -95,7 +95,7 @@ impl Lowerer<'_> {
         let is_outer = !matches!(&named.kind, ExprKind::Name(name) if self.is_variable(name));
         let path = style::decorator_path(self.file, decorator, self.moment).filter(|_| is_outer);
         match path.as_deref() {
-            Some("cuda.tile.function") => {
+            Some("cuda.tile.function" | "tessera.tile.function") => {
                 for arg in style::decorator_args(decorator) {
                     let is_tile = arg.keyword.as_ref().is_some_and(|keyword| keyword.name == "tile");
                     let at = self.at(&arg.value)?;
@@ -108,8 +108,8 @@ impl Lowerer<'_> {
                 }
                 return Ok(Decorator::Nothing);
             }
-            // It copies names and documentation.
-            Some("functools.wraps") => return Ok(Decorator::Nothing),
+            // One copies names and documentation, one says something of a class's objects, of which there are none then.
+            Some("functools.wraps" | "abc.abstractmethod") => return Ok(Decorator::Nothing),
             Some("contextlib.contextmanager") => return Ok(Decorator::Context),
             _ => {}
         }

@@ -5,7 +5,7 @@ use tessera_types::DType;
 
 use super::{Locals, Lowerer, Res};
 use crate::ast::Import;
-use crate::builtins::{Builtin, CLASSES, ENUMS, OPERATORS, REFUSED, Space, enum_member};
+use crate::builtins::{Builtin, CLASSES, ENUMS, EXCEPTIONS, OPERATORS, REFUSED, Space, enum_member};
 use crate::class::Attribute;
 use crate::diagnostics::id;
 use crate::file::{Definition, Global};
@@ -38,13 +38,11 @@ impl Lowerer<'_> {
         if let Some(builtin) = Builtin::find(Space::Python, name) {
             return Ok(Val::Builtin(builtin));
         }
-        if matches!(
-            name,
-            "ValueError" | "TypeError" | "RuntimeError" | "AssertionError" | "NotImplementedError" | "Exception" | "IndexError"
-        ) {
-            return Ok(Val::Class("Exception"));
+        if let Some(class) = EXCEPTIONS.iter().find(|class| **class == name) {
+            return Ok(Val::Class(class));
         }
         match name {
+            "__debug__" => Ok(Val::bool(true)),
             "tessera" => Ok(Val::Module("tessera".into())),
             "object" => Ok(Val::Class("object")),
             _ => match DType::parse(name).filter(|_| self.short_dtypes) {
@@ -134,14 +132,8 @@ impl Lowerer<'_> {
                 }
                 value
             }
-            Global::Unknown(what, place) => {
-                return Err(Box::new(
-                    Diagnostic::error(id::NOT_CONSTANT, span, format!("what `{name}` is depends on code that is not evaluated"))
-                        .label("needed when the kernel is compiled")
-                        .also(*place, format!("bound by {what} at module level"))
-                        .help("bind it by an assignment at module level, or pass it to the kernel"),
-                ));
-            }
+            Global::Plain(class) => return Err(not_evaluated(name, "`class`", class.name.span, span)),
+            Global::Unknown(what, place) => return Err(not_evaluated(name, what, *place, span)),
         };
         // A tile belongs to the block that made it, so it is made anew at each use.
         if !self.holds_tile(&value, &mut Vec::new()) {
@@ -225,6 +217,11 @@ impl Lowerer<'_> {
         if path.strip_prefix("cuda.tile.").is_some_and(|member| member.starts_with('_')) {
             return Ok(Val::Module(path.as_str().into()));
         }
+        // To a kernel that cuTile's limits hold for, the package's module is `cuda.tile`.
+        let path = &match path.strip_prefix("tessera.tile.") {
+            Some(member) if self.cutile => format!("cuda.tile.{member}"),
+            _ => path.clone(),
+        };
         if let Some(builtin) = path.strip_prefix("tessera.tile.").and_then(|member| Builtin::find(Space::OwnTile, member)) {
             return Ok(Val::Builtin(builtin));
         }
@@ -259,6 +256,9 @@ impl Lowerer<'_> {
                 ));
             }
             ("operator", name) => {
+                if let Some(builtin) = Builtin::find(Space::Operator, name) {
+                    return Ok(Val::Builtin(builtin));
+                }
                 if let Some((_, builtin)) = OPERATORS.iter().find(|(operator, _)| *operator == name) {
                     return Ok(Val::Builtin(*builtin));
                 }
@@ -319,6 +319,16 @@ impl Lowerer<'_> {
         let dtypes = DType::ALL.iter().map(|dtype| crate::promote::dtype_name(*dtype));
         Err(missing_member("cuda.tile", member, names.chain(dtypes), span))
     }
+}
+
+/// The diagnostic for a name that a statement binds which is not evaluated.
+fn not_evaluated(name: &str, what: &str, place: Span, used: Span) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error(id::NOT_CONSTANT, used, format!("what `{name}` is depends on code that is not evaluated"))
+            .label("needed when the kernel is compiled")
+            .also(place, format!("bound by {what} at module level"))
+            .help("bind it by an assignment at module level, or pass it to the kernel"),
+    )
 }
 
 /// A dtype by a name that says its kind: `float32`, not `f32`.

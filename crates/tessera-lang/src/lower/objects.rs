@@ -178,7 +178,7 @@ impl Lowerer<'_> {
         match class.kind {
             ClassKind::Enumeration => self.object_member(&Val::SourceClass(class.clone()), &name, index.1),
             // `Generic[T]`-like classes are the same class with any argument.
-            ClassKind::Dataclass | ClassKind::NamedTuple => Ok(Val::SourceClass(class.clone())),
+            ClassKind::Dataclass | ClassKind::NamedTuple | ClassKind::Plain => Ok(Val::SourceClass(class.clone())),
         }
     }
 

@@ -19,6 +19,14 @@ impl Lowerer<'_> {
         result
     }
 
+    /// The same where the value counts. An exception in its place says what Python raised when it evaluated the expression.
+    pub(crate) fn evaluated(&mut self, expr: &Expr) -> Res<Val> {
+        match self.statically(expr)? {
+            Val::Exception(_, what) => Err(thrown(&what, expr.span)),
+            value => Ok(value),
+        }
+    }
+
     /// Evaluates what a message is made of.
     fn told(&mut self, work: impl FnOnce(&mut Self) -> Res<Val>) -> Res<Val> {
         let outside = std::mem::replace(&mut self.telling, true);
@@ -29,7 +37,7 @@ impl Lowerer<'_> {
 
     pub(crate) fn static_eval(&mut self, args: &[Arg], span: Span) -> Res<Val> {
         match args {
-            [Arg { keyword: None, value }] => self.statically(value),
+            [Arg { keyword: None, value }] => self.evaluated(value),
             _ => Err(Box::new(Diagnostic::error(id::CALL, span, "`static_eval` takes one expression"))),
         }
     }
@@ -40,7 +48,7 @@ impl Lowerer<'_> {
             [Arg { keyword: None, value }, Arg { keyword: None, value: message }] => (value, Some(message)),
             _ => return Err(Box::new(Diagnostic::error(id::CALL, span, "`static_assert` takes a condition and a message"))),
         };
-        let value = self.statically(condition)?;
+        let value = self.evaluated(condition)?;
         match value.number() {
             Some(Num::Bool(true)) => return Ok(Val::None),
             Some(Num::Bool(false)) => {}
@@ -83,11 +91,21 @@ impl Lowerer<'_> {
             || matches!(value, Val::Enum(..) | Val::Builtin(_) | Val::Class(_) | Val::Ellipsis);
         if !is_constant {
             return Err(Box::new(
-                Diagnostic::error(id::NOT_CONSTANT, args.span(0), "this is not known when the kernel is compiled")
+                Diagnostic::error(id::STATIC_ASSERT, args.span(0), "this is not known when the kernel is compiled")
                     .label(format!("this is {}", args.val(0).describe())),
             ));
         }
         Ok(args.val(0).clone())
+    }
+
+    /// An exception as Python names it.
+    fn raised(&self, exception: &Val) -> String {
+        match exception {
+            Val::Exception(class, text) if text.is_empty() => (*class).to_owned(),
+            Val::Exception(class, text) => format!("{class}: {text}"),
+            Val::Class(class) => (*class).to_owned(),
+            other => self.text_of(other),
+        }
     }
 
     /// `raise ct.static_exception(...)`.
@@ -95,17 +113,14 @@ impl Lowerer<'_> {
         if let Some(Expr { kind: ExprKind::Call(function, args), .. }) = exception
             && matches!(self.expr(function)?, Val::Builtin(Builtin::StaticException))
         {
-            let text = match args.as_slice() {
+            let what = match args.as_slice() {
                 [Arg { keyword: None, value }] => {
                     let value = self.told(|lowerer| lowerer.statically(value))?;
-                    self.text_of(&value)
+                    self.raised(&value)
                 }
                 _ => String::new(),
             };
-            return Err(Box::new(
-                Diagnostic::error(id::STATIC_EXCEPTION, span, format!("raised when the kernel is compiled: {text}"))
-                    .label("raised here"),
-            ));
+            return Err(thrown(&what, span));
         }
         Err(Box::new(
             Diagnostic::error(id::UNSUPPORTED, span, "a kernel can't raise exceptions while it runs")
@@ -113,4 +128,10 @@ impl Lowerer<'_> {
                 .help("write `raise ct.static_exception(ValueError(\"...\"))`, or `ct.assert_(condition)` for run time"),
         ))
     }
+}
+
+/// The diagnostic for an exception of compile time.
+fn thrown(what: &str, span: Span) -> Box<Diagnostic> {
+    let message = format!("an exception was raised when the kernel was compiled ({what})");
+    Box::new(Diagnostic::error(id::STATIC_EXCEPTION, span, message).label("raised here"))
 }
