@@ -68,9 +68,10 @@ pub fn main(invocation: Invocation) -> u8 {
 }
 
 /// Whether the command line asks for data. That is known before anything can fail: what a program reads is data also where the rest of
-/// the command line is wrong.
+/// the command line is wrong. A process that measures for another one tells it what it would tell a program.
 fn is_data() -> bool {
-    given().arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
+    let mut options = given().arguments.iter().take_while(|argument| *argument != "--");
+    options.any(|argument| argument == "--json" || argument == "--unwatched")
 }
 
 /// Says why a command failed: to people on stderr, to a program on stdout as well.

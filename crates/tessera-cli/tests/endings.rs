@@ -1,0 +1,63 @@
+//! How commands end where a file, a reader or a process is in the way of them: with the code of what they found, or of what hindered them.
+#![cfg(unix)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const BENCH: &str = "bench vector --device cpu --precision fp32 --sizes n=64";
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+fn command(folder: &Path, line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tessera"));
+    command.current_dir(folder).args(line.split_whitespace());
+    command
+}
+
+fn ended(output: &Output) -> (i32, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().expect("an exit code"), text(&output.stdout), text(&output.stderr))
+}
+
+fn tessera(folder: &Path, line: &str) -> (i32, String, String) {
+    ended(&command(folder, line).output().expect("tessera starts"))
+}
+
+#[test]
+fn a_file_of_another_suite_is_not_resumed() {
+    let folder = folder();
+    let here = folder.path();
+    assert_eq!(tessera(here, &format!("{BENCH} --out r.jsonl")).0, 0);
+    let before = fs::read(here.join("r.jsonl")).unwrap();
+    let other = "bench vector --device cpu --precision fp32 --sizes n=128 --resume r.jsonl";
+    let (code, out, error) = tessera(here, other);
+    assert_eq!(code, 5, "{out}\n{error}");
+    assert!(error.contains("error: cannot resume: the file was written for another suite"), "{error}");
+    // Rows of the other run are not this one's result.
+    assert!(!out.contains("wrote") && !out.contains("copy"), "{out}");
+    let (code, out, _) = tessera(here, &format!("{other} --json"));
+    let told: serde_json::Value = serde_json::from_str(&out).expect("one object");
+    assert_eq!((code, told["exit"].as_u64()), (5, Some(5)), "{out}");
+    assert!(told["error"].as_str().unwrap().contains("cannot resume"), "{out}");
+    assert_eq!(fs::read(here.join("r.jsonl")).unwrap(), before);
+}
+
+#[test]
+fn a_run_that_cannot_write_ends_with_4() {
+    let folder = folder();
+    // Files may have so many blocks of 512 bytes, as on a disk that is full then. Of these, a run of any row takes more.
+    for blocks in [1, 8] {
+        let limited = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        let mut shell = Command::new("sh");
+        shell.current_dir(&folder).args(["-c", &limited, env!("CARGO_BIN_EXE_tessera")]);
+        let sizes = "n=64,128,256,512,1024,2048,4096,8192";
+        shell.args(["bench", "vector", "--device", "cpu", "--precision", "fp32", "--sizes", sizes, "--out", "r.jsonl"]);
+        let (code, out, error) = ended(&shell.output().expect("sh starts"));
+        assert_eq!(code, 4, "{out}\n{error}");
+        assert!(error.contains("File too large"), "{error}");
+    }
+}
+
