@@ -3,6 +3,9 @@
 //! Exit codes are a contract: 0 ok, 1 regression, 2 incorrect result or sanitizer report, 3 invalid measurement, 4 environment, 5 usage or a kernel
 //! that does not compile, 6 our bug.
 
+#[macro_use]
+mod output;
+
 mod arguments;
 mod command;
 mod difference;
@@ -24,30 +27,19 @@ pub use invocation::Invocation;
 /// A panic is our bug, whatever the input was.
 const OUR_BUG: u8 = 6;
 
-/// A reader that has seen enough (`tessera ... | head`) ends the program, and that is nobody's mistake.
-fn end_with_the_reader() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        if panic
-            .payload_as_str()
-            .is_some_and(|text| text.starts_with("failed printing to stdout") && text.contains("Broken pipe"))
-        {
-            std::process::exit(0);
-        }
-        report(panic);
-    }));
-}
-
 /// Does what a command line asks for, once in a process; the exit code.
 pub fn main(invocation: Invocation) -> u8 {
     invocation.set();
-    end_with_the_reader();
+    output::end(ended())
+}
+
+/// Does it; what the standard output does not take is not part of the code.
+fn ended() -> u8 {
     let is_data = is_data();
     let arguments = match Arguments::try_parse_from(std::iter::once("tessera".into()).chain(given().arguments.iter().cloned())) {
         Ok(arguments) => arguments,
         Err(error) if !error.use_stderr() => {
-            // Help goes to a closed pipe at worst.
-            let _ = error.print();
+            output::note(error.print());
             return 0;
         }
         Err(error) => {

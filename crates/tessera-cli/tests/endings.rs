@@ -1,14 +1,24 @@
 //! How commands end where a file, a reader or a process is in the way of them: with the code of what they found, or of what hindered them.
 #![cfg(unix)]
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
+const KERNELS: &str = "import cuda.tile as ct
+
+@ct.kernel
+def dead(x, y):
+    if ct.bid(0) > 1000:
+        ct.store(y, (ct.bid(0),), ct.load(x, (ct.bid(0),), (16,)))
+";
+const DEAD: &str = "check k.py::dead x=ones:f32[64] y=empty:f32[64] --device cpu --grid 4";
 const BENCH: &str = "bench vector --device cpu --precision fp32 --sizes n=64";
 
 fn folder() -> tempfile::TempDir {
-    tempfile::tempdir().expect("a temporary folder")
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::write(folder.path().join("k.py"), KERNELS).expect("written");
+    folder
 }
 
 fn command(folder: &Path, line: &str) -> Command {
@@ -58,6 +68,36 @@ fn a_run_that_cannot_write_ends_with_4() {
         let (code, out, error) = ended(&shell.output().expect("sh starts"));
         assert_eq!(code, 4, "{out}\n{error}");
         assert!(error.contains("File too large"), "{error}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_gone_takes_nothing_from_the_verdict() {
+    let folder = folder();
+    for line in [DEAD, &format!("{DEAD} --json"), "list nothing --json", "completions bash", "--help"] {
+        let closed = || {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            writer
+        };
+        let expected = tessera(folder.path(), line).0;
+        let alone = command(folder.path(), line).stdout(closed()).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(alone.code(), Some(expected), "{line}");
+        let both = command(folder.path(), line).stdout(closed()).stderr(closed()).status().unwrap();
+        assert_eq!(both.code(), Some(expected), "{line}");
+    }
+    assert_eq!((tessera(folder.path(), DEAD).0, tessera(folder.path(), "completions bash").0), (2, 0));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_output_that_is_full_is_told_and_ends_with_4() {
+    let folder = folder();
+    for (line, expected) in [("completions bash", 4), ("list ops", 4), ("--help", 4), (&format!("{DEAD} --json") as &str, 2)] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let (code, _, error) = ended(&command(folder.path(), line).stdout(full).output().unwrap());
+        assert_eq!(code, expected, "{line}\n{error}");
+        assert!(error.contains("error: can't write to the standard output: No space left on device"), "{line}\n{error}");
     }
 }
 
