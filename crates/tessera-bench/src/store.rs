@@ -24,6 +24,12 @@ pub enum StoreError {
         /// What the system says.
         source: io::Error,
     },
+    /// What is there is no regular file: a device, a pipe, a folder.
+    #[error("{path}: results go to a regular file, and this is none")]
+    NotAFile {
+        /// What is there.
+        path: String,
+    },
     /// A line is not what a results file has there.
     #[error("line {line}: {message}")]
     Malformed {
@@ -307,18 +313,43 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A new file; an existing one is replaced.
+    /// Refuses what no results can be written to: what is there, at the end of links, is a regular file or nothing.
+    pub fn accepts(path: &Path) -> Result<(), StoreError> {
+        let path_text = || path.display().to_string();
+        match std::fs::metadata(path) {
+            Ok(there) if there.is_file() => Ok(()),
+            Ok(_) => Err(StoreError::NotAFile { path: path_text() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(StoreError::Io { path: path_text(), source }),
+        }
+    }
+
+    fn open(path: &Path, how: &mut OpenOptions) -> Result<Writer, StoreError> {
+        Writer::accepts(path)?;
+        let path_text = path.display().to_string();
+        match how.append(true).open(path) {
+            Ok(file) => Ok(Writer { file, path: path_text }),
+            Err(source) => Err(StoreError::Io { path: path_text, source }),
+        }
+    }
+
+    /// A new file; what an existing one holds is replaced.
     pub fn create(path: &Path) -> Result<Writer, StoreError> {
-        let io = |source| StoreError::Io { path: path.display().to_string(), source };
-        Ok(Writer { file: File::create(path).map_err(io)?, path: path.display().to_string() })
+        let writer = Writer::open(path, OpenOptions::new().create(true))?;
+        writer.cut(0)?;
+        Ok(writer)
+    }
+
+    /// Leaves so many bytes of the file.
+    fn cut(&self, bytes: u64) -> Result<(), StoreError> {
+        self.file.set_len(bytes).map_err(|source| StoreError::Io { path: self.path.clone(), source })
     }
 
     /// Continues a file behind its last whole line.
     pub fn resume(path: &Path, results: &Results) -> Result<Writer, StoreError> {
         let io = |source| StoreError::Io { path: path.display().to_string(), source };
-        let file = OpenOptions::new().append(true).open(path).map_err(io)?;
-        file.set_len(results.whole_bytes).map_err(io)?;
-        let mut writer = Writer { file, path: path.display().to_string() };
+        let mut writer = Writer::open(path, &mut OpenOptions::new())?;
+        writer.cut(results.whole_bytes)?;
         let ends_in_newline = std::fs::read(path).map_err(io)?.ends_with(b"\n");
         if !ends_in_newline {
             writer.bytes(b"\n")?;

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 use std::fs::{self, OpenOptions};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -98,6 +99,31 @@ fn an_output_that_is_full_is_told_and_ends_with_4() {
         let (code, _, error) = ended(&command(folder.path(), line).stdout(full).output().unwrap());
         assert_eq!(code, expected, "{line}\n{error}");
         assert!(error.contains("error: can't write to the standard output: No space left on device"), "{line}\n{error}");
+    }
+}
+
+#[test]
+fn results_go_through_links_and_to_regular_files_alone() {
+    let folder = folder();
+    let here = folder.path();
+    fs::write(here.join("old.jsonl"), "what was there before").unwrap();
+    symlink("old.jsonl", here.join("link.jsonl")).unwrap();
+    symlink("new.jsonl", here.join("ahead.jsonl")).unwrap();
+    for (link, file) in [("link.jsonl", "old.jsonl"), ("ahead.jsonl", "new.jsonl")] {
+        let (code, out, error) = tessera(here, &format!("{BENCH} --out {link}"));
+        assert_eq!(code, 0, "{out}\n{error}");
+        assert!(fs::symlink_metadata(here.join(link)).unwrap().is_symlink());
+        assert!(fs::read_to_string(here.join(file)).unwrap().starts_with("{\"kind\":\"session\""));
+    }
+    assert!(Command::new("mkfifo").arg(here.join("pipe")).status().expect("mkfifo starts").success());
+    fs::create_dir(here.join("folder")).unwrap();
+    for place in ["pipe", "folder"] {
+        for option in ["--out", "--resume"] {
+            let (code, out, error) = tessera(here, &format!("{BENCH} {option} {place}"));
+            assert_eq!(code, 4, "{out}\n{error}");
+            assert!(error.contains(&format!("error: {place}: results go to a regular file, and this is none")), "{error}");
+        }
+        assert!(!fs::symlink_metadata(here.join(place)).unwrap().is_file());
     }
 }
 

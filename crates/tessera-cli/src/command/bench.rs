@@ -183,7 +183,7 @@ pub(crate) fn watched(
 ) -> Result<EndRecord, Failure> {
     if !resume {
         // A file of an earlier run must not be taken for one of ours.
-        let _ = std::fs::remove_file(path);
+        Writer::create(path).map_err(Failure::environment)?;
     }
     let (program, before) = given().program().map_err(Failure::environment)?;
     // For programs; people are told on the standard error stream, which is ours.
@@ -324,6 +324,12 @@ pub(crate) fn measure(
 
 /// Where results go, and what an earlier run left there.
 fn destination(arguments: &Bench, scratch: &Path) -> Result<(PathBuf, Option<Results>), Failure> {
+    for path in arguments.resume.iter().chain(&arguments.out) {
+        Writer::accepts(Path::new(path)).map_err(|error| match error {
+            StoreError::NotAFile { .. } => Failure::environment(format!("{error}\nhelp: `--json` prints results")),
+            error => Failure::environment(error),
+        })?;
+    }
     match (&arguments.resume, &arguments.out) {
         (Some(resume), Some(out)) if resume != out => {
             Err(Failure::usage(format!("`--resume {resume}` appends to that file; `--out {out}` names another")))
