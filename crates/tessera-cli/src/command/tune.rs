@@ -45,7 +45,8 @@ pub(crate) fn tune(arguments: &Tune) -> Outcome {
     }
     let own = if named(&arguments.launch.subject)?.is_none() { Some(kernel(&arguments.launch.subject)?) } else { None };
     let path = locking::path(arguments.lock.as_deref(), own.as_ref())?;
-    // Read before anything is measured: what cannot be written to later is told now.
+    // Before anything is measured: what cannot be read or written later is told now.
+    Lock::accepts(&path).map_err(kernel_failure)?;
     let lock = Arc::new(Lock::read(&path).map_err(kernel_failure)?);
     let known = lock.entries().clone();
     let cases = cases(arguments, (own.as_ref(), &lock), &options, &opened.device)?;
