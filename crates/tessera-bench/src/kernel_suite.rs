@@ -211,6 +211,15 @@ fn prepare(entrant: &Entrant, device: &Device, tensors: &[Guarded]) -> Result<Pr
     entrant.prepare(tensors.iter().map(|tensor| tensor.view().clone()), device).map_err(kernel_fault)
 }
 
+/// Refuses an array that holds nothing and is only read.
+fn refuse_unwritten(kernel: &str, name: &str, array: &Tensor) -> Result<(), Fault> {
+    if !array.is_poisoned() {
+        return Ok(());
+    }
+    let way = format!("give what is only read contents: `{name}=zeros:...` or `{name}=@FILE.npy`");
+    Err(Fault::new(Status::NotWritten, format!("`{name}` was given as `empty`, and `{kernel}` has no store to `{name}`; {way}")))
+}
+
 impl KernelSubject {
     fn build(
         known: &Rc<Known>,
@@ -233,6 +242,8 @@ impl KernelSubject {
         let (mut outputs, mut places) = (Vec::new(), Vec::new());
         for (at, (tensor, (name, item, own))) in tensors.iter_mut().zip(&owners).enumerate() {
             if !written.contains(&name.as_str()) {
+                // What is made of nothing is no number, and as good as any other one.
+                refuse_unwritten(entrant.kernel.name(), name, own)?;
                 continue;
             }
             tensor.set_role(if own.is_poisoned() { Role::Output } else { Role::InOut });

@@ -62,33 +62,11 @@ impl Subject {
     /// The same arguments with a finite number wherever one has none, in memory of their own; `None` where all are finite.
     pub(crate) fn finite(&self) -> Result<Option<Subject>, Failure> {
         let mut is_other = false;
-        let mut finite = |tensor: &Tensor| -> Result<Tensor, Failure> {
-            let copy = tensor.contiguous().map_err(Failure::environment)?;
-            if tensor.is_poisoned() || !tensor.dtype().is_float() {
-                return Ok(copy);
-            }
-            let mut numbers = tensor.to_f64().map_err(Failure::environment)?;
-            if numbers.iter().all(|number| number.is_finite()) {
-                return Ok(copy);
-            }
-            is_other = true;
-            numbers.iter_mut().filter(|number| !number.is_finite()).for_each(|number| *number = 1.0);
-            Tensor::from_f64(tensor.dtype(), tensor.shape(), &numbers).map_err(Failure::environment)
-        };
         let mut arguments = Vec::new();
         for (name, value) in &self.arguments.0 {
-            let value = match value {
-                Value::Tensor(tensor) => Value::Tensor(finite(tensor)?),
-                Value::List(items) => Value::List(items.iter().map(&mut finite).collect::<Result<_, _>>()?),
-                other => other.clone(),
-            };
-            arguments.push((name.clone(), value));
-        }
-        for (_, value) in &mut arguments {
-            if matches!(value, Value::Float(number) if !number.is_finite()) {
-                is_other = true;
-                *value = Value::Float(1.0);
-            }
+            let (finite, was_other) = value.finite().map_err(Failure::environment)?;
+            is_other |= was_other;
+            arguments.push((name.clone(), finite));
         }
         Ok(is_other.then(|| Subject { kernel: self.kernel.clone(), arguments: Made(arguments) }))
     }

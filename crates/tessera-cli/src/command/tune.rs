@@ -240,6 +240,7 @@ fn failure(error: TuneError, tuning: &Tuning<'_>) -> Failure {
         }
         TuneError::NoOrder { .. } => Failure::usage(format!("{error}\nhelp: leave out `--bits stable`")),
         TuneError::Wrong { .. } => Failure::found(format!("error: {error}"), Vec::new()),
+        TuneError::Fault(fault) if fault.status.is_wrong() => Failure::found(format!("error: {}", fault.message), Vec::new()),
         other @ (TuneError::Memory(_) | TuneError::Device(_) | TuneError::Fault(_)) => Failure::environment(other),
     }
 }
