@@ -137,7 +137,7 @@ impl Checked<'_> {
             print!("{}", done.ran.printed)
         }
         let other = self.made.copy()?;
-        other.poison_again()?;
+        other.arguments.poison_again()?;
         let reference = self.run(kernel, other, device, (&plain, self.opened.checked))?;
         let written: Vec<String> = done.launch.written().flat_map(|name| self.made.arrays(name)).map(|(name, _)| name).collect();
         if written.is_empty() && empty.is_empty() {
@@ -153,10 +153,11 @@ impl Checked<'_> {
         // The unoptimised run is the counted one on the CPU, where the other is not checked.
         let counted = done.ran.unwritten.clone().or_else(|| reference.ran.unwritten.clone());
         // What depends on memory shows in the comparison with the unoptimised run, which has another poison.
-        let again = |_| reference.results.copy();
-        let left = unwritten::left((counted, true), (&empty, &[]), &done.results, again)?;
-        let (diagnostics, sources) = unwritten::diagnostics(&left, Severity::Error, (kernel, &done.launch, self.grid));
-        let mut text = Failure::fault(&diagnostics, &sources);
+        let again = |_| Ok(reference.results.copy()?.arguments);
+        let left = unwritten::left((counted, true), (&empty, &[]), &done.results.arguments, again)?;
+        let asked = unwritten::Launch::of(kernel, &done.launch, self.grid);
+        let diagnostics = unwritten::diagnostics(&left, Severity::Error, &asked);
+        let mut text = Failure::fault(&diagnostics, done.launch.sources());
         findings.append(&mut text.findings);
         // What was not written has been told; its poison differs for that reason alone, and gives no scale to compare by.
         let whole: Vec<String> =

@@ -44,19 +44,12 @@ impl Subject {
 
     /// The arrays of an argument with the name of each: one, or a list's items.
     pub(crate) fn arrays(&self, name: &str) -> Vec<(String, &Tensor)> {
-        match self.arguments.0.iter().find(|(own, _)| own == name) {
-            Some((_, Value::Tensor(tensor))) => vec![(name.to_string(), tensor)],
-            Some((_, Value::List(items))) => {
-                items.iter().enumerate().map(|(at, tensor)| (format!("{name}[{at}]"), tensor)).collect()
-            }
-            _ => Vec::new(),
-        }
+        self.arguments.arrays(name)
     }
 
     /// Every array that held nothing when it was made, with its name.
     pub(crate) fn empty(&self) -> Vec<(String, &Tensor)> {
-        let names = self.arguments.0.iter().flat_map(|(name, _)| self.arrays(name));
-        names.filter(|(_, tensor)| tensor.is_poisoned()).collect()
+        self.arguments.empty()
     }
 
     /// The same arguments with a finite number wherever one has none, in memory of their own; `None` where all are finite.
@@ -69,12 +62,6 @@ impl Subject {
             arguments.push((name.clone(), finite));
         }
         Ok(is_other.then(|| Subject { kernel: self.kernel.clone(), arguments: Made(arguments) }))
-    }
-
-    /// Gives arrays that hold nothing poison of another kind than they were made with, each its own.
-    pub(crate) fn poison_again(&self) -> Result<(), Failure> {
-        let mut each = self.empty().into_iter().enumerate();
-        each.try_for_each(|(position, (_, tensor))| tensor.poison_as(other_poison(position)).map_err(Failure::environment))
     }
 
     /// The same arguments in memory of their own, so that a second run does not see what the first wrote.
@@ -108,6 +95,29 @@ impl Made {
     /// Arguments as a launch takes them.
     pub(crate) fn by_name(&self) -> Vec<(&str, Value)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
+    }
+
+    /// The arrays of an argument with the name of each: one, or a list's items.
+    pub(crate) fn arrays(&self, name: &str) -> Vec<(String, &Tensor)> {
+        match self.0.iter().find(|(own, _)| own == name) {
+            Some((_, Value::Tensor(tensor))) => vec![(name.to_string(), tensor)],
+            Some((_, Value::List(items))) => {
+                items.iter().enumerate().map(|(at, tensor)| (format!("{name}[{at}]"), tensor)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Every array that held nothing when it was made, with its name.
+    pub(crate) fn empty(&self) -> Vec<(String, &Tensor)> {
+        let names = self.0.iter().flat_map(|(name, _)| self.arrays(name));
+        names.filter(|(_, tensor)| tensor.is_poisoned()).collect()
+    }
+
+    /// Gives arrays that hold nothing poison of another kind than they were made with, each its own.
+    pub(crate) fn poison_again(&self) -> Result<(), Failure> {
+        let mut each = self.empty().into_iter().enumerate();
+        each.try_for_each(|(position, (_, tensor))| tensor.poison_as(other_poison(position)).map_err(Failure::environment))
     }
 
     /// The array of a name; `xs[1]` is an item of a list.

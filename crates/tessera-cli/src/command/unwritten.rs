@@ -3,10 +3,10 @@
 //! Where nobody counted, poison tells: a launch whose results show the poison they were made with is done once more, on the same
 //! arguments and another poison. An element that shows both was not written; one that a kernel gave the value of a poison shows one.
 
-use tessera::ir::{Diagnostic, Severity, SourceMap};
+use tessera::ir::{Diagnostic, Severity, Span};
 use tessera::runtime::{Device, Kernel, KernelError, LaunchGrid, LaunchOptions, PreparedLaunch, Ran, Unwritten, captured};
 
-use crate::command::launch::{Subject, other_poison};
+use crate::command::launch::{Made, other_poison};
 use crate::failure::Failure;
 
 /// Runs a launch; what it printed is in the result, on every device.
@@ -34,8 +34,8 @@ pub(crate) struct Left {
 pub(crate) fn left(
     (counted, checked): (Option<Vec<Unwritten>>, bool),
     (empty, written): (&[String], &[String]),
-    results: &Subject,
-    again: impl Fn(bool) -> Result<Subject, Failure>,
+    results: &Made,
+    again: impl Fn(bool) -> Result<Made, Failure>,
 ) -> Result<Left, Failure> {
     if let Some(unwritten) = counted {
         return Ok(Left { unwritten, dependent: Vec::new() });
@@ -73,17 +73,32 @@ pub(crate) fn left(
     Ok(left)
 }
 
-/// What is said of it, at the parameter's place. `asked` is the grid of the command line.
-pub(crate) fn diagnostics(
-    left: &Left,
-    severity: Severity,
-    (kernel, launch, asked): (&Kernel, &PreparedLaunch, LaunchGrid),
-) -> (Vec<Diagnostic>, SourceMap) {
-    let [x, y, z] = launch.grid();
+/// A launch, as far as it says something about what it left.
+pub(crate) struct Launch<'a> {
+    /// Where the kernel's text names its parameters; nothing is known of a kernel that was compiled beforehand.
+    pub(crate) parameters: Vec<(&'a str, Span)>,
+    /// Names of what the kernel has stores to, lists' items with their numbers or without.
+    pub(crate) written: Vec<&'a str>,
+    /// Blocks.
+    pub(crate) grid: [u32; 3],
+    /// The grid of the command line.
+    pub(crate) asked: LaunchGrid,
+}
+
+impl<'a> Launch<'a> {
+    pub(crate) fn of(kernel: &'a Kernel, launch: &'a PreparedLaunch, asked: LaunchGrid) -> Launch<'a> {
+        let written = launch.written().collect();
+        Launch { parameters: kernel.parameters(), written, grid: launch.grid(), asked }
+    }
+}
+
+/// What is said of it, at the parameter's place.
+pub(crate) fn diagnostics(left: &Left, severity: Severity, launch: &Launch<'_>) -> Vec<Diagnostic> {
+    let [x, y, z] = launch.grid;
     let place = |name: &str, id: &'static str, message: String| {
         let own = name.split('[').next().unwrap_or(name);
-        match kernel.parameters().into_iter().find(|(parameter, _)| *parameter == own) {
-            Some((_, span)) => Diagnostic::error(id, span, message),
+        match launch.parameters.iter().find(|(parameter, _)| *parameter == own) {
+            Some((_, span)) => Diagnostic::error(id, *span, message),
             None => Diagnostic::bare(id, message),
         }
     };
@@ -96,7 +111,7 @@ pub(crate) fn diagnostics(
     });
     let told = left.unwritten.iter().map(|Unwritten { name, count, elements, index }| {
         let own = name.split('[').next().unwrap_or(name);
-        let has_store = launch.written().any(|written| written == own);
+        let has_store = launch.written.iter().any(|written| *written == own || *written == name);
         let message = match count == elements {
             true if !has_store => format!("`{name}` was given as `empty`, and the kernel has no store to `{own}`"),
             true => format!("no element of `{name}` was written, of {elements}"),
@@ -112,10 +127,10 @@ pub(crate) fn diagnostics(
         if !has_store {
             return diagnostic.help(format!("give what is only read contents: {contents}")).severity(severity);
         }
-        if let LaunchGrid::Blocks(_) = asked {
+        if let LaunchGrid::Blocks(_) = launch.asked {
             diagnostic = diagnostic.help("`--grid` may be too small for the array, or the tiles of a block");
         }
         diagnostic.help(format!("where only a part is to be written, give the array contents: {contents}")).severity(severity)
     });
-    (told.chain(dependent).collect(), launch.sources().clone())
+    told.chain(dependent).collect()
 }
