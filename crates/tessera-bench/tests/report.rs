@@ -69,6 +69,21 @@ fn a_wrong_row_outranks_everything() {
     assert_eq!((fixed.counts[&Verdict::Fixed], fixed.exit()), (3, Exit::Ok));
 }
 
+/// Nothing was found where nothing was compared, and what is wrong on both sides is wrong.
+#[test]
+fn a_comparison_of_nothing_is_invalid() {
+    let all = text(PLAIN);
+    // Cut off behind the first row that was begun.
+    let begun = all.lines().position(|line| line.contains("\"kind\":\"case\"")).unwrap();
+    let cut: String = all.lines().take(begun + 1).map(|line| format!("{line}\n")).collect();
+    let nothing = compare(&[Results::parse(cut.as_bytes()).unwrap()], &[results(PLAIN)], CompareOptions::default()).unwrap();
+    assert_eq!((nothing.counts.keys().collect::<Vec<_>>(), nothing.exit()), (vec![&Verdict::New], Exit::Invalid));
+    assert!(nothing.notes.iter().any(|note| note.contains("no row has an outcome on both sides")), "{:?}", nothing.notes);
+    let wrong = Variation { wrong: Some("dot"), ..PLAIN };
+    let still = compared(wrong, Variation { seed: 2, ..wrong });
+    assert_eq!((still.counts[&Verdict::Invalid], still.exit()), (3, Exit::Incorrect));
+}
+
 #[test]
 fn a_machine_that_moved_widens_the_margin_or_ends_the_comparison() {
     let slower_clock = compared(PLAIN, Variation { seed: 6, machine: 1.04, ..PLAIN });

@@ -37,6 +37,9 @@ fn bench_compare_report() {
     let open = tessera(folder, &["checklist", "open.jsonl"]);
     let said = String::from_utf8_lossy(&open.stdout);
     assert!(open.status.code() == Some(3) && said.contains("NOT MET  the run's length is known beforehand"), "{said}");
+    let compared = tessera(folder, &["compare", "open.jsonl", "a.jsonl", "--json"]);
+    let said = String::from_utf8_lossy(&compared.stderr);
+    assert!(said.contains("note: the base file is incomplete"), "{said}");
     std::fs::write(folder.join("b.jsonl"), &truncated[..40]).expect("written");
     let broken = tessera(folder, &["report", "b.jsonl", "-o", "b.html"]);
     assert_eq!(broken.status.code(), Some(4), "{broken:?}");
