@@ -67,6 +67,12 @@ def tuned(x: Tensor[\"N\", dtype], y: Tensor[\"N\", dtype]):
     tile.store(y, 2.0 * tile.load(x))
 
 @ct.kernel
+def neighbour(x, y, N: ct.Constant[int]):
+    v = ct.load(x, (ct.bid(0) + 1,), (N,), padding_mode=ct.PaddingMode.ZERO)
+    ct.store(x, (ct.bid(0),), v)
+    ct.store(y, (ct.bid(0),), v)
+
+@ct.kernel
 def told(x, y, N: ct.Constant[int]):
     i = ct.bid(0)
     ct.printf('block %d\\n', i)
@@ -244,6 +250,17 @@ fn a_kernel_is_compared_with_another_and_within_what_is_allowed() {
     // Small numbers are no excuse: what is allowed follows the array.
     let tiny = "check k.py::copy x=const(1e-6):f32[64] y=empty:f32[64] N=16 --grid 4 --device cpu --against k.py::double";
     assert_eq!(data(tiny).0, 2);
+}
+
+/// The headline of a checked run counts what is told below it, whether that fails or not.
+#[test]
+fn a_headline_counts_every_finding() {
+    let run = "run k.py::neighbour x=ones:f32[64] y=empty:f32[64] N=16 --grid 4 --device emu --sanitize all";
+    for (rest, expected) in [("--keep-going", 2), ("--fail-on none", 0)] {
+        let (code, out, err) = tessera(&format!("{run} {rest}"));
+        assert_eq!(code, expected, "{out}{err}");
+        assert!(out.contains(", checked: ") && !out.contains("nothing found"), "{out}{err}");
+    }
 }
 
 #[test]

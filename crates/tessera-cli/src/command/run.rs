@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     }
     let verdict = match launch.grid().contains(&0) {
         true => "; without blocks, nothing ran".to_string(),
-        false => looked_at(checked, diagnostics.len(), unlooked(&launch, device, &empty)),
+        false => looked_at(checked, diagnostics.len() + findings(&launches).len(), unlooked(&launch, device, &empty)),
     };
     println!(
         "{} on {device} ({reason}): grid {x}x{y}x{z}, compiled in {:.2} ms, ran in {:.3} ms{verdict}",

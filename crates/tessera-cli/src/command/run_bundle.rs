@@ -118,7 +118,7 @@ pub(crate) fn run((path, kernel): (&str, &str), arguments: &Run) -> Outcome {
         asked.z,
         loaded * 1e3,
         seconds * 1e3,
-        looked_at(checked, diagnostics.len(), "")
+        looked_at(checked, diagnostics.len() + findings(&launches).len(), "")
     );
     for name in launch.written() {
         show(name, results.tensor(name)?)?;
