@@ -25,6 +25,18 @@ def nearly(x, y, N: ct.Constant[int]):
     ct.store(y, (i,), ct.load(x, (i,), (N,)) * 2.01)
 
 @ct.kernel
+def same(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    v = ct.load(x, (i,), (N,))
+    ct.store(y, (i,), v + v)
+
+@ct.kernel
+def same2(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    v = ct.load(x, (i,), (N,))
+    ct.store(y, (i,), v + v)
+
+@ct.kernel
 def half(x, y, N: ct.Constant[int]):
     i = ct.bid(0)
     if i % 2 == 0:
@@ -183,6 +195,21 @@ fn results_that_say_nothing_are_refused() {
     assert_eq!(one(&format!("k.py::no_numbers x=ones:f32[m] y=empty:f32[m] {launch} --against want.npy")).1, "timed");
     let (code, status, why) = one("k.py::half x=ones:f32[m] y=empty:f32[m] N=256 --grid 4 --sizes m=1024");
     assert_eq!((code, status.as_str()), (2, "not_written"), "{why}");
+}
+
+/// Before the times of two kernels are compared, their results are.
+#[test]
+fn kernels_that_do_not_agree_have_no_ratio() {
+    let folder = folder();
+    let launch = "x=randn:f32[1024] y=empty:f32[1024] N=256 --grid 4 --time-limit 20 --least 50%";
+    let (code, out, err) = tessera(folder.path(), &format!("compare --run k.py::double k.py::nearly {launch}"));
+    assert_eq!(code, 2, "{out}{err}");
+    assert!(out.contains("1 BROKEN") && out.contains("outside the bound"), "{out}");
+    // Rows stand beside those of the same name, or in the same place.
+    for (a, b, broken) in [("double,nearly", "nearly,double", 0), ("double,nearly", "same,same2", 1)] {
+        let (code, out, err) = tessera(folder.path(), &format!("compare --run k.py::{a} k.py::{b} {launch} --json"));
+        assert_eq!((out.matches("\"BROKEN\"").count(), code == 2), (broken, broken > 0), "{a} {b}: {out}{err}");
+    }
 }
 
 #[test]
