@@ -137,11 +137,16 @@ impl Entrant {
         self.arguments.iter().flat_map(|(_, value)| arrays(value))
     }
 
-    /// Names of the arguments that it writes.
-    fn written(&self) -> Result<Vec<String>, KernelError> {
+    /// Names of the arguments that it reads, and of those that it writes.
+    pub(crate) fn touched(&self) -> Result<[Vec<String>; 2], KernelError> {
         let plain = Entrant { kernel: self.kernel.clone().without_lock(), ..self.clone() };
         let launch = plain.prepare(self.arrays().cloned(), &Device::Cpu)?;
-        Ok(launch.written().map(str::to_string).collect())
+        Ok([launch.read().map(str::to_string).collect(), launch.written().map(str::to_string).collect()])
+    }
+
+    /// Names of the arguments that it writes.
+    fn written(&self) -> Result<Vec<String>, KernelError> {
+        self.touched().map(|[_, written]| written)
     }
 
     /// What it leaves in arguments like its own without optimisation, on the CPU.
@@ -249,7 +254,7 @@ impl KernelCase {
     }
 
     /// The kernel itself. What only another kernel has parameters for is not its.
-    fn own(&self, made: &[(String, Value)]) -> Entrant {
+    pub(crate) fn own(&self, made: &[(String, Value)]) -> Entrant {
         let has = |kernel: &Kernel, name: &str| kernel.parameters().iter().any(|(own, _)| *own == name);
         let is_own = |name: &str| has(&self.kernel, name) || !self.others().any(|other| has(&other.kernel, name));
         let arguments = made.iter().filter(|(name, _)| is_own(name)).cloned().collect();

@@ -197,6 +197,20 @@ fn results_that_say_nothing_are_refused() {
     assert_eq!((code, status.as_str()), (2, "not_written"), "{why}");
 }
 
+/// Bytes are those of the arrays that the kernel reads and writes, however the arguments are written.
+#[test]
+fn work_is_what_the_kernel_touches() {
+    let folder = folder();
+    for (x, y) in [("randn", "empty"), ("randn", "zeros"), ("zeros", "zeros")] {
+        let line = format!("bench k.py::double x={x}:f32[1024] y={y}:f32[1024] N=256 --grid 4 --device emu --json");
+        let (code, out, err) = tessera(folder.path(), &line);
+        assert_eq!(code, 0, "{err}");
+        let records = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("a record"));
+        let case = records.into_iter().find(|record| record["kind"] == "case").expect("a case");
+        assert_eq!((&case["work"]["read_bytes"], &case["work"]["write_bytes"]), (&4096.into(), &4096.into()), "{x} {y}");
+    }
+}
+
 /// Before the times of two kernels are compared, their results are.
 #[test]
 fn kernels_that_do_not_agree_have_no_ratio() {
