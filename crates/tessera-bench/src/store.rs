@@ -4,7 +4,7 @@
 //! resumed behind the last whole line.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -28,6 +28,12 @@ pub enum StoreError {
     #[error("{path}: results go to a regular file, and this is none")]
     NotAFile {
         /// What is there.
+        path: String,
+    },
+    /// Another process writes to it.
+    #[error("{path}: another run is writing it")]
+    Busy {
+        /// The file.
         path: String,
     },
     /// A line is not what a results file has there.
@@ -306,7 +312,7 @@ fn check_summary(summary: &SummaryRecord) -> Result<(), String> {
     Ok(())
 }
 
-/// Appends records to a file, each on the disk before the next is begun.
+/// Appends records to a file, each on the disk before the next is begun. The file is its own as long as it lives: two of them would mix their rows.
 pub struct Writer {
     file: File,
     path: String,
@@ -327,9 +333,16 @@ impl Writer {
     fn open(path: &Path, how: &mut OpenOptions) -> Result<Writer, StoreError> {
         Writer::accepts(path)?;
         let path_text = path.display().to_string();
-        match how.append(true).open(path) {
-            Ok(file) => Ok(Writer { file, path: path_text }),
-            Err(source) => Err(StoreError::Io { path: path_text, source }),
+        let file = match how.append(true).open(path) {
+            Ok(file) => file,
+            Err(source) => return Err(StoreError::Io { path: path_text, source }),
+        };
+        match file.try_lock() {
+            // Not every file system knows locks.
+            Ok(()) => Ok(Writer { file, path: path_text }),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(Writer { file, path: path_text }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::Busy { path: path_text }),
+            Err(TryLockError::Error(source)) => Err(StoreError::Io { path: path_text, source }),
         }
     }
 

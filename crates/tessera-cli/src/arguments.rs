@@ -505,6 +505,9 @@ pub(crate) struct Bench {
     /// Measure in this process, which a fault ends; without it, a watched one does.
     #[arg(long, hide = true)]
     pub(crate) unwatched: bool,
+    /// End at once when the standard input does: who watches this process has gone.
+    #[arg(long, hide = true)]
+    pub(crate) tethered: bool,
     /// Measure everything in so many processes, one after the other: 3 in `publish`, else 1.
     #[arg(long, value_name = "N")]
     pub(crate) processes: Option<NonZeroUsize>,

@@ -1,10 +1,11 @@
 //! How commands end where a file, a reader or a process is in the way of them: with the code of what they found, or of what hindered them.
 #![cfg(unix)]
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 const KERNELS: &str = "import cuda.tile as ct
 
@@ -127,3 +128,41 @@ fn results_go_through_links_and_to_regular_files_alone() {
     }
 }
 
+#[test]
+fn a_file_that_another_run_writes_is_left_to_it() {
+    let folder = folder();
+    let here = folder.path();
+    assert_eq!(tessera(here, &format!("{BENCH} --out r.jsonl")).0, 0);
+    let before = fs::read(here.join("r.jsonl")).unwrap();
+    let own = File::open(here.join("r.jsonl")).unwrap();
+    own.lock().unwrap();
+    for option in ["--out", "--resume"] {
+        let (code, out, error) = tessera(here, &format!("{BENCH} {option} r.jsonl"));
+        assert_eq!(code, 4, "{out}\n{error}");
+        assert!(error.contains("r.jsonl: another run is writing it"), "{error}");
+        assert_eq!(fs::read(here.join("r.jsonl")).unwrap(), before);
+    }
+}
+
+#[test]
+fn who_measures_ends_with_who_watches() {
+    let folder = folder();
+    let path = folder.path().join("r.jsonl");
+    // Minutes of rows.
+    let line = "bench vector --device cpu --precision fp32 --sizes n=1000..1300 --out r.jsonl";
+    let mut watching = command(folder.path(), line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let wait = |what: &str, until: &mut dyn FnMut() -> bool| {
+        while !until() {
+            assert!(Instant::now() < deadline, "{what}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    wait("a row is begun", &mut || fs::read_to_string(&path).is_ok_and(|text| text.contains("\"kind\":\"case\"")));
+    // The child has the file as long as it lives.
+    assert!(File::open(&path).unwrap().try_lock().is_err());
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+    wait("the child ends", &mut || File::open(&path).unwrap().try_lock().is_ok());
+    assert!(!fs::read_to_string(&path).unwrap().contains("\"kind\":\"end\""));
+}

@@ -40,6 +40,9 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
     if arguments.member {
         return collectives::be_member();
     }
+    if arguments.tethered {
+        end_with_the_watcher();
+    }
     let is_of_ranks = collectives::are_meant(&arguments.subjects)?;
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
     let (path, previous) = destination(&arguments, folder.path())?;
@@ -200,6 +203,8 @@ pub(crate) fn watched(
             }
         }
         command.args(process.map(|number| format!("--process={number}")));
+        // What is open as long as this process lives.
+        command.stdin(Stdio::piped()).arg("--tethered");
         command.arg("--unwatched").arg(if resume { "--resume" } else { "--out" }).arg(path);
         command.stdout(said.try_clone().map_or_else(|_| Stdio::null(), Stdio::from));
         command
@@ -218,6 +223,14 @@ pub(crate) fn watched(
             Ok(end)
         }
     }
+}
+
+/// Ends this process as soon as the one that watches it has gone, however that ended: it holds the other end of the standard input.
+fn end_with_the_watcher() {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        tessera::runtime::exit_at_once(Exit::Environment.code())
+    });
 }
 
 /// Why a child measured nothing. One that ended by itself has told people why; what it told programs is the last line of `said`.
