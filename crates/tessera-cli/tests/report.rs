@@ -46,6 +46,8 @@ fn bench_compare_report() {
 
     std::fs::write(folder.join("e.jsonl"), "").expect("written");
     succeeds(folder, &["report", "e.jsonl", "a.jsonl", "-o", "e.html"]);
+    let nothing = tessera(folder, &["report", "e.jsonl", "-o", "nothing.html"]);
+    assert!(nothing.status.code() == Some(4) && !folder.join("nothing.html").exists(), "{nothing:?}");
 
     let (Some(python), Some(chromium)) = (std::env::var_os("TESSERA_PYTHON"), std::env::var_os("TESSERA_CHROMIUM")) else {
         println!(
