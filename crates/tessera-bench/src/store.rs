@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::ceiling::Ceilings;
 use crate::gate::GateReport;
 use crate::record::{BlockRecord, CaseRecord, EndRecord, GateRecord, Record, SCHEMA, SessionRecord, SummaryRecord};
-use crate::stats::TimedBlock;
+use crate::stats::{TimedBlock, median};
 
 /// Why a results file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -270,6 +270,7 @@ impl Reader {
             Record::Summary(summary) => {
                 check_summary(&summary)?;
                 let row = self.row(&summary.case, &summary.implementation)?;
+                check_median(&summary, &row.blocks)?;
                 row.summary = Some(*summary);
             }
             Record::End(end) => self.results.end = Some(end),
@@ -310,6 +311,18 @@ fn check_summary(summary: &SummaryRecord) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The median of a row is that of its blocks.
+fn check_median(summary: &SummaryRecord, blocks: &[BlockRecord]) -> Result<(), String> {
+    let medians: Vec<f64> = blocks.iter().filter(|b| !b.samples_ns.is_empty()).map(|b| median(&b.samples_ns)).collect();
+    let Some(times) = summary.times.as_ref().filter(|_| !medians.is_empty()) else { return Ok(()) };
+    let told = median(&medians);
+    // Numbers are written with all their digits.
+    match (times.median_ns / told - 1.0).abs() < 1e-9 {
+        true => Ok(()),
+        false => Err(format!("median_ns is {}, and the row's blocks say {told}", times.median_ns)),
+    }
 }
 
 /// Appends records to a file, each on the disk before the next is begun. The file is its own as long as it lives: two of them would mix their rows.
