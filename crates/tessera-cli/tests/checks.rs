@@ -73,6 +73,11 @@ def neighbour(x, y, N: ct.Constant[int]):
     ct.store(y, (ct.bid(0),), v)
 
 @ct.kernel
+def onto(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.load(y, (i,), (N,)) + ct.load(x, (i,), (N,)))
+
+@ct.kernel
 def told(x, y, N: ct.Constant[int]):
     i = ct.bid(0)
     ct.printf('block %d\\n', i)
@@ -192,6 +197,20 @@ fn reads_of_arrays_that_hold_nothing_are_told() {
         // Unchecked, results that depend on the poison differ between the two runs of a check.
         let (code, object) = data(&format!("check {} --device {device}", kernel.replace(" --sanitize all", "")));
         assert!(code == 2 && ids(&object).contains(&"difference"), "{object}");
+    }
+}
+
+/// Poison that was added to is poison all the same: nobody says of such elements that they were not written.
+#[test]
+fn what_is_made_of_itself_is_not_called_unwritten() {
+    for command in ["run", "check"] {
+        let (_, _, err) = tessera(&format!("{command} k.py::onto x=ones:f32[64] y=empty:f32[64] N=16 --grid 4 --device cpu"));
+        assert!(
+            err.contains(
+                "64 of 64 elements of `y` show what was in memory before, the first is y[0]: they were not written, or made of it"
+            ),
+            "{err}"
+        );
     }
 }
 

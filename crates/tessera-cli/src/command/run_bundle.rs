@@ -89,8 +89,10 @@ pub(crate) fn run((path, kernel): (&str, &str), arguments: &Run) -> Outcome {
     let (empty, results_of) = (names(made.empty()), written.iter().map(|name| name.to_string()).collect::<Vec<_>>());
     let left = unwritten::left((ran.unwritten, checked), (&empty, &results_of), &results, again)?;
     let asked = launch.grid();
+    // What it reads is not in a bundle.
     let about = unwritten::Launch {
         parameters: Vec::new(),
+        read: written.clone(),
         written,
         grid: [asked.x, asked.y, asked.z],
         asked: grid,

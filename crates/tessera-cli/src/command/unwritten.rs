@@ -24,6 +24,8 @@ pub(crate) fn run(launch: &PreparedLaunch, options: &LaunchOptions) -> Result<Re
 pub(crate) struct Left {
     /// Elements that no block wrote.
     pub(crate) unwritten: Vec<Unwritten>,
+    /// Whether somebody counted them. Poison shows where an element was made of itself, too.
+    is_counted: bool,
     /// Elements that were made of what was in memory before.
     dependent: Vec<Unwritten>,
 }
@@ -38,7 +40,7 @@ pub(crate) fn left(
     again: impl Fn(bool) -> Result<Made, Failure>,
 ) -> Result<Left, Failure> {
     if let Some(unwritten) = counted {
-        return Ok(Left { unwritten, dependent: Vec::new() });
+        return Ok(Left { unwritten, is_counted: true, dependent: Vec::new() });
     }
     let mut is_suspect = checked;
     for name in empty.iter().chain(written) {
@@ -79,6 +81,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) parameters: Vec<(&'a str, Span)>,
     /// Names of what the kernel has stores to, lists' items with their numbers or without.
     pub(crate) written: Vec<&'a str>,
+    /// The same of what it may read.
+    pub(crate) read: Vec<&'a str>,
     /// Blocks.
     pub(crate) grid: [u32; 3],
     /// The grid of the command line.
@@ -87,8 +91,8 @@ pub(crate) struct Launch<'a> {
 
 impl<'a> Launch<'a> {
     pub(crate) fn of(kernel: &'a Kernel, launch: &'a PreparedLaunch, asked: LaunchGrid) -> Launch<'a> {
-        let written = launch.written().collect();
-        Launch { parameters: kernel.parameters(), written, grid: launch.grid(), asked }
+        let (written, read) = (launch.written().collect(), launch.read().collect());
+        Launch { parameters: kernel.parameters(), written, read, grid: launch.grid(), asked }
     }
 }
 
@@ -111,8 +115,14 @@ pub(crate) fn diagnostics(left: &Left, severity: Severity, launch: &Launch<'_>) 
     });
     let told = left.unwritten.iter().map(|Unwritten { name, count, elements, index }| {
         let own = name.split('[').next().unwrap_or(name);
-        let has_store = launch.written.iter().any(|written| *written == own || *written == name);
+        let is_among = |names: &[&str]| names.iter().any(|other| *other == own || *other == name);
+        let has_store = is_among(&launch.written);
+        let may_be_itself = !left.is_counted && has_store && is_among(&launch.read);
         let message = match count == elements {
+            _ if may_be_itself => format!(
+                "{count} of {elements} elements of `{name}` show what was in memory before, the first is {name}{index:?}: they were not written, or \
+                 made of it"
+            ),
             true if !has_store => format!("`{name}` was given as `empty`, and the kernel has no store to `{own}`"),
             true => format!("no element of `{name}` was written, of {elements}"),
             false => format!("{count} of {elements} elements of `{name}` were not written, the first is {name}{index:?}"),
