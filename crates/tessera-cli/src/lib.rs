@@ -83,6 +83,9 @@ fn failed(failure: Failure, is_data: bool) -> u8 {
 fn run(command: Command) -> Outcome {
     let knobs = Knobs::from_env().map_err(Failure::environment)?;
     knobs.apply();
+    if let Some(path) = command.path().iter().find(|path| !path.is_dir()) {
+        return Err(Failure::environment(format!("`--path {}`: there is no such folder", path.display())));
+    }
     set_module_folders(command.path().iter().cloned().chain(knobs.path).collect());
     match command {
         Command::Run(arguments) => command::run::run(arguments),

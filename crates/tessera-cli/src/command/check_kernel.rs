@@ -91,13 +91,16 @@ pub(crate) fn check_kernel(arguments: &Check) -> Outcome {
 /// Options that mean something for operators alone.
 fn refuse_operators_options(arguments: &Check) -> Outcome {
     let given = [
+        ("--rungs", arguments.rungs),
+        ("--table", arguments.table),
         ("--precision", !arguments.precision.is_empty()),
         ("--sizes", arguments.sizes.is_some()),
         ("--cases", arguments.cases.is_some()),
     ];
     match given.into_iter().find(|(_, given)| *given) {
         Some((option, _)) => Err(Failure::usage(format!(
-            "`{option}` is for operators of the library\nhelp: a kernel's types and sizes are those of its arguments"
+            "`{option}` is for operators of the library\nhelp: a kernel's types and sizes are those of its arguments, and `--rtol` and `--atol` say \
+             how far its results may be off"
         ))),
         None => Ok(()),
     }

@@ -269,7 +269,9 @@ pub(crate) fn compile_options(optimise: &Optimise, block: Option<u32>) -> Result
         let (name, value) = parsed.ok_or_else(|| {
             Failure::usage(format!("`{choice}` is not a choice\nhelp: write `NAME=NUMBER`, such as `BLOCK_M=64`"))
         })?;
-        options.config.insert(name, value);
+        if options.config.insert(name, value).is_some() {
+            return Err(Failure::usage(format!("`--config {choice}`: that choice is made twice\nhelp: leave one out")));
+        }
     }
     if let Some(path) = &optimise.plan {
         let text = std::fs::read_to_string(path).map_err(|error| Failure::environment(format!("`{path}`: {error}")))?;

@@ -130,6 +130,9 @@ fn shapes(text: &str, numbers: &[&str]) -> Result<Shapes, Failure> {
             Some(_) => List::Extents,
         };
         match part.split_once('=') {
+            Some(("variant", _)) if variant.is_some() => {
+                return Err(Failure::usage(format!("`variant` is given twice in `--sizes {text}`")));
+            }
             Some(("variant", word)) => *variant = Some(word.to_string()),
             Some((name, _)) if extents.iter().any(|(known, _)| known == name) || given.iter().any(|(known, _)| known == name) => {
                 return Err(Failure::usage(format!("`{name}` is given twice in `--sizes {text}`")));
