@@ -200,6 +200,17 @@ fn unwritten(entrant: &Entrant, written: &[String], left: &[(String, Value)]) ->
     Ok(found)
 }
 
+/// Refuses a reference that leaves elements unwritten: of those it says nothing, and what differs from it there is not wrong for that.
+fn refuse_partial(kernel: &str, unwritten: &[Unwritten]) -> Result<(), Fault> {
+    match unwritten {
+        [] => Ok(()),
+        [Unwritten { name, count, elements, .. }, ..] => Err(Fault::new(
+            Status::HarnessError,
+            format!("`{kernel}` is no reference: it leaves {count} of {elements} elements of `{name}` unwritten"),
+        )),
+    }
+}
+
 /// Refuses a reference with infinities, or elements that are no numbers, which the kernel makes of finite inputs as well: made by the same mistake,
 /// they prove nothing.
 fn refuse_own_infinities(entrant: &Entrant, (name, item): (&str, usize), want: &Tensor) -> Result<(), Fault> {
@@ -339,6 +350,7 @@ impl KernelCase {
             if let Against::Kernel(other) = against {
                 let other = self.other(other, made);
                 let (left, written) = (other.unoptimised(&other.arguments)?, other.written().map_err(kernel_fault)?);
+                refuse_partial(other.kernel.name(), &unwritten(&other, &written, &left)?)?;
                 runs.push((written, left, other, Vec::new()));
             }
         }

@@ -195,6 +195,10 @@ fn results_that_say_nothing_are_refused() {
     assert_eq!(one(&format!("k.py::no_numbers x=ones:f32[m] y=empty:f32[m] {launch} --against want.npy")).1, "timed");
     let (code, status, why) = one("k.py::half x=ones:f32[m] y=empty:f32[m] N=256 --grid 4 --sizes m=1024");
     assert_eq!((code, status.as_str()), (2, "not_written"), "{why}");
+    // A reference that leaves elements unwritten is not the kernel's mistake.
+    let (code, status, why) = one(&format!("k.py::double {LAUNCH} --sizes m=1024 --against k.py::half"));
+    assert_eq!((code, status.as_str()), (3, "harness_error"), "{why}");
+    assert!(why.contains("`half` is no reference: it leaves 512 of 1024 elements of `y` unwritten"), "{why}");
 }
 
 /// Bytes are those of the arrays that the kernel reads and writes, however the arguments are written.

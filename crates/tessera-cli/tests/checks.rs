@@ -305,6 +305,7 @@ fn options_and_arguments_without_effect_are_refused() {
         (format!("check k.py::copy {launch} --cases 4"), "`--cases` is for operators"),
         (format!("check k.py::copy {launch} --rungs"), "`--rungs` is for operators"),
         (format!("check k.py::copy {launch} --table"), "`--table` is for operators"),
+        (format!("check k.py::copy {launch} --against k.py::even"), "it leaves 32 of 64 elements of `y` unwritten"),
         (format!("run k.py::scale {whole} --config BLOCK_M=16,BLOCK_M=32"), "that choice is made twice"),
         ("run k.py::scale x=randn:f32[64];seed=1;seed=2 y=empty:f32[64]".to_string(), "the seed is given twice"),
         ("compile k.py::copy x=f32[?];align=16;align=8 y=f32[?] N=16".to_string(), "`align` is given twice"),

@@ -12,7 +12,8 @@ use tessera::bench::Tolerance;
 use tessera::compile::OptLevel;
 use tessera::ir::Severity;
 use tessera::runtime::{
-    CompileOptions, Device, Kernel, KernelError, LaunchGrid, LaunchOptions, PreparedLaunch, Ran, Tensor, Tuned, Value, npy,
+    CompileOptions, Device, Kernel, KernelError, LaunchGrid, LaunchOptions, PreparedLaunch, Ran, Tensor, Tuned, Unwritten, Value,
+    npy,
 };
 use tessera::types::TimeLimit;
 
@@ -202,6 +203,7 @@ impl Checked<'_> {
                     // Choices and threads are the first kernel's.
                     let own = CompileOptions { config: Default::default(), block: None, plan: None, ..self.options.clone() };
                     let run = self.run(other, self.made.copy()?, device, (&own, false))?;
+                    self.refuse_partial((what, other), &run, (&empty, &written), &own)?;
                     let is_written = |own: &&String| run.launch.written().any(|name| own.split('[').next() == Some(name));
                     let both: Vec<&String> = written.iter().filter(is_written).collect();
                     if both.is_empty() {
@@ -255,6 +257,31 @@ impl Checked<'_> {
         refuse_idle_trace(self.emulation, &launches)?;
         let ran = Ran { printed: ran.printed + &printed(&launches), ..ran };
         Ok(Done { launch, ran, results: there.on(&Device::Cpu)? })
+    }
+
+    /// Refuses a reference that leaves elements unwritten which both kernels have stores to: of those it says nothing.
+    fn refuse_partial(
+        &self,
+        (what, kernel): (&str, &Kernel),
+        run: &Done,
+        (empty, written): (&[String], &[String]),
+        options: &CompileOptions,
+    ) -> Outcome {
+        let again = |_| {
+            let other = self.made.copy()?;
+            other.arguments.poison_again()?;
+            Ok(self.run(kernel, other, &self.opened.device, (options, false))?.results.arguments)
+        };
+        let left = unwritten::left((run.ran.unwritten.clone(), false), (empty, &[]), &run.results.arguments, again)?;
+        let is_stored = |name: &str| run.launch.written().any(|written| name.split('[').next() == Some(written));
+        let both = |name: &String| written.contains(name) && is_stored(name);
+        match left.unwritten.iter().find(|left| both(&left.name)) {
+            Some(Unwritten { name, count, elements, .. }) => Err(Failure::usage(format!(
+                "`--against {what}` is no reference: it leaves {count} of {elements} elements of `{name}` unwritten\nhelp: `--against-grid` may be too \
+                 small for it"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Elements of a result that are no finite numbers although the kernel makes them of finite inputs as well.
