@@ -283,6 +283,14 @@ fn a_headline_counts_every_finding() {
 }
 
 #[test]
+fn a_file_is_named_once() {
+    let (code, _, err) = tessera("check k.py::copy x=ones:f32[64] y=empty:f32[64] N=16 --grid 4 --against nofile.npy");
+    assert!(code == 4 && err.matches("nofile.npy").count() == 1, "{err}");
+    let (code, _, err) = tessera("run k.py::copy x=ones:f32[64] y=empty:f32[64] N=16 --grid 4 --path nowhere");
+    assert!(code == 4 && err.contains("`--path nowhere`: there is no such folder"), "{err}");
+}
+
+#[test]
 fn operators_take_extents_of_nought() {
     for sizes in
         ["gemm --sizes m=0", "gemm --sizes k=0", "softmax --sizes keys=0", "rms_norm --sizes hidden=0", "attention --sizes dim=0"]
@@ -310,6 +318,7 @@ fn options_and_arguments_without_effect_are_refused() {
         ("run k.py::scale x=randn:f32[64];seed=1;seed=2 y=empty:f32[64]".to_string(), "the seed is given twice"),
         ("compile k.py::copy x=f32[?];align=16;align=8 y=f32[?] N=16".to_string(), "`align` is given twice"),
         ("check gemm --sizes m=4,variant=nt,variant=tn".to_string(), "`variant` is given twice"),
+        ("check gemm --sizes m=1..8000".to_string(), "take larger steps: `1..8000*2` or `1..8000+499`"),
         (format!("check k.py::copy {launch} --against-grid 4"), "`--against-grid` is for a kernel"),
         (format!("check k.py::copy {launch} --against nothing"), "names nothing to compare with"),
         (format!("check k.py::copy {launch} --rtol=-1"), "a tolerance is a number from 0 on"),

@@ -123,7 +123,7 @@ pub(crate) fn named(text: &str) -> Result<Against, Failure> {
         let forms = "a device (`cpu`, `emu`, `cuda`), `[NAME=]FILE.npy`, or `FILE::KERNEL`";
         return Err(Failure::usage(format!("`--against {text}` names nothing to compare with\nhelp: name {forms}")));
     }
-    let tensor = npy::read(path).map_err(|error| Failure::environment(format!("`{path}`: {error}")))?;
+    let tensor = npy::read(path).map_err(Failure::environment)?;
     Ok(Against::File(name, tensor))
 }
 

@@ -79,7 +79,10 @@ fn values(text: &str) -> Result<Vec<u64>, String> {
         .take(MOST_VALUES + 1)
         .collect();
     if values.len() > MOST_VALUES {
-        return Err(format!("more than {MOST_VALUES} values\nhelp: take larger steps: `{text}*2` or `{text}+64`"));
+        return Err(format!(
+            "more than {MOST_VALUES} values\nhelp: take larger steps: `{first}..{last}*2` or `{first}..{last}+{}`",
+            (last - first) / 16
+        ));
     }
     Ok(values)
 }
