@@ -84,6 +84,14 @@ impl Verdict {
             Verdict::Same => "SAME",
         }
     }
+
+    /// Whether both sides had a part in it.
+    pub const fn is_compared(self) -> bool {
+        match self {
+            Verdict::Missing | Verdict::Invalid | Verdict::New => false,
+            Verdict::Broken | Verdict::Slower | Verdict::Undecided | Verdict::Faster | Verdict::Fixed | Verdict::Same => true,
+        }
+    }
 }
 
 impl fmt::Display for Verdict {
@@ -179,16 +187,16 @@ pub enum CompareError {
 }
 
 impl Comparison {
-    /// What the command ends with.
+    /// What the command ends with. A result that is wrong is wrong, whatever the base says; where nothing could be compared, nothing was found.
     pub fn exit(&self) -> Exit {
         let has = |verdict| self.counts.contains_key(&verdict);
-        if has(Verdict::Broken) {
+        if self.changes.iter().any(|change| change.status.1.is_some_and(Status::is_wrong)) {
             Exit::Incorrect
         } else if self.invalid {
             Exit::Invalid
         } else if has(Verdict::Slower) {
             Exit::Regression
-        } else if has(Verdict::Missing) {
+        } else if has(Verdict::Missing) || !self.counts.keys().any(|verdict| verdict.is_compared()) {
             Exit::Invalid
         } else {
             Exit::Ok
@@ -235,6 +243,9 @@ pub fn compare(base: &[Results], new: &[Results], options: CompareOptions) -> Re
             anchor * 100.0,
             options.anchor_limit * 100.0
         ));
+    }
+    if !counts.keys().any(|verdict: &Verdict| verdict.is_compared()) {
+        notes.push("no row has an outcome on both sides that may be compared".into());
     }
     let strict = new.iter().any(|results| matches!(results.session().mode, Mode::Ci | Mode::Publish));
     let complete = base.iter().chain(new).all(Results::complete);

@@ -63,7 +63,8 @@ impl Conversation {
         let listener = thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 if echo {
-                    eprintln!("{line}");
+                    // Where nobody reads it, the conversation goes on.
+                    let _ = writeln!(io::stderr(), "{line}");
                 }
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 if kept.len() == KEPT_LINES {

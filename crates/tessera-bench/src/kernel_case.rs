@@ -6,7 +6,7 @@
 
 use tessera_runtime::argspec::Argument;
 use tessera_runtime::{
-    CompileOptions, Device, Kernel, KernelError, LaunchGrid, OptLevel, PreparedLaunch, Tensor, TensorError, Value,
+    CompileOptions, Device, Kernel, KernelError, LaunchGrid, OptLevel, PreparedLaunch, Tensor, TensorError, Unwritten, Value,
 };
 
 use crate::case::Fault;
@@ -137,22 +137,112 @@ impl Entrant {
         self.arguments.iter().flat_map(|(_, value)| arrays(value))
     }
 
-    /// Names of the arguments that it writes.
-    fn written(&self) -> Result<Vec<String>, KernelError> {
+    /// Names of the arguments that it reads, and of those that it writes.
+    pub(crate) fn touched(&self) -> Result<[Vec<String>; 2], KernelError> {
         let plain = Entrant { kernel: self.kernel.clone().without_lock(), ..self.clone() };
         let launch = plain.prepare(self.arrays().cloned(), &Device::Cpu)?;
-        Ok(launch.written().map(str::to_string).collect())
+        Ok([launch.read().map(str::to_string).collect(), launch.written().map(str::to_string).collect()])
     }
 
-    /// What it leaves in its arguments without optimisation, on the CPU.
-    fn unoptimised(&self) -> Result<Vec<(String, Value)>, Fault> {
+    /// Names of the arguments that it writes.
+    fn written(&self) -> Result<Vec<String>, KernelError> {
+        self.touched().map(|[_, written]| written)
+    }
+
+    /// What it leaves in arguments like its own without optimisation, on the CPU.
+    fn unoptimised(&self, arguments: &[(String, Value)]) -> Result<Vec<(String, Value)>, Fault> {
+        let plain = Entrant {
+            options: CompileOptions { level: OptLevel::O0, plan: None, ..self.options.clone() },
+            arguments: arguments.to_vec(),
+            ..self.clone()
+        };
         let copies: Vec<Tensor> =
-            self.arrays().map(|tensor| tensor.contiguous().map_err(memory_fault)).collect::<Result<_, _>>()?;
-        let plain =
-            Entrant { options: CompileOptions { level: OptLevel::O0, plan: None, ..self.options.clone() }, ..self.clone() };
+            plain.arrays().map(|tensor| tensor.contiguous().map_err(memory_fault)).collect::<Result<_, _>>()?;
         plain.prepare(copies.iter().cloned(), &Device::Cpu).and_then(|launch| launch.run()).map_err(kernel_fault)?;
-        let values = with_arrays(&self.arguments, copies.into_iter());
+        let values = with_arrays(arguments, copies.into_iter());
         Ok(values.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
+    }
+}
+
+/// The array of an argument, or of its list, at a place.
+fn array_of(values: &[(String, Value)], name: &str, item: usize) -> Option<Tensor> {
+    values.iter().find(|(own, _)| own == name).and_then(|(_, value)| arrays(value).get(item).cloned())
+}
+
+/// What an unoptimised run left unwritten of arrays that it has stores to: elements that show the poison of a run after it, too.
+fn unwritten(entrant: &Entrant, written: &[String], left: &[(String, Value)]) -> Result<Vec<Unwritten>, Fault> {
+    let empty = |(_, value): &&(String, Value)| arrays(value).iter().any(Tensor::is_poisoned);
+    let suspects: Vec<&(String, Value)> =
+        entrant.arguments.iter().filter(empty).filter(|(name, _)| written.contains(name)).collect();
+    let mut shows = false;
+    for (name, _) in &suspects {
+        let of_name = left.iter().filter(|(own, _)| own == name);
+        for tensor in of_name.flat_map(|(_, value)| arrays(value)) {
+            shows |= tensor.shows_poison(0).map_err(harness_fault)?;
+        }
+    }
+    if !shows {
+        return Ok(Vec::new());
+    }
+    let copies: Vec<Tensor> =
+        entrant.arrays().map(|tensor| tensor.contiguous().map_err(memory_fault)).collect::<Result<_, _>>()?;
+    copies.iter().filter(|copy| copy.is_poisoned()).try_for_each(|copy| copy.poison_as(1).map_err(harness_fault))?;
+    let otherwise: Vec<(String, Value)> =
+        with_arrays(&entrant.arguments, copies.into_iter()).into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+    let again = entrant.unoptimised(&otherwise)?;
+    let mut found = Vec::new();
+    for (name, value) in suspects {
+        for item in 0..arrays(value).len() {
+            let (Some(one), Some(two)) = (array_of(left, name, item), array_of(&again, name, item)) else { continue };
+            found.extend(Unwritten::by_poison(name, (&one, 0), (&two, 1)).map_err(harness_fault)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Refuses a reference that leaves elements unwritten: of those it says nothing, and what differs from it there is not wrong for that.
+fn refuse_partial(kernel: &str, unwritten: &[Unwritten]) -> Result<(), Fault> {
+    match unwritten {
+        [] => Ok(()),
+        [Unwritten { name, count, elements, .. }, ..] => Err(Fault::new(
+            Status::HarnessError,
+            format!("`{kernel}` is no reference: it leaves {count} of {elements} elements of `{name}` unwritten"),
+        )),
+    }
+}
+
+/// Refuses a reference with infinities, or elements that are no numbers, which the kernel makes of finite inputs as well: made by the same mistake,
+/// they prove nothing.
+fn refuse_own_infinities(entrant: &Entrant, (name, item): (&str, usize), want: &Tensor) -> Result<(), Fault> {
+    let numbers = want.to_f64().map_err(harness_fault)?;
+    if !want.dtype().is_float() || numbers.iter().all(|number| number.is_finite()) {
+        return Ok(());
+    }
+    let mut is_other = false;
+    let mut finite = Vec::new();
+    for (name, value) in &entrant.arguments {
+        let (value, was_other) = value.finite().map_err(memory_fault)?;
+        is_other |= was_other;
+        finite.push((name.clone(), value));
+    }
+    let still = match is_other {
+        true => {
+            array_of(&entrant.unoptimised(&finite)?, name, item).map(|still| still.to_f64()).transpose().map_err(harness_fault)?
+        }
+        false => None,
+    };
+    let still = still.unwrap_or_else(|| numbers.clone());
+    let wrong = (0..numbers.len()).filter(|&at| !numbers[at].is_finite() && !still[at].is_finite()).count();
+    match wrong {
+        0 => Ok(()),
+        _ => Err(Fault::new(
+            Status::Incorrect,
+            format!(
+                "{wrong} of {} elements of `{name}` are infinite or no numbers, and not because of the inputs; if they are right, \
+                 `--against FILE.npy` says so",
+                numbers.len()
+            ),
+        )),
     }
 }
 
@@ -175,7 +265,7 @@ impl KernelCase {
     }
 
     /// The kernel itself. What only another kernel has parameters for is not its.
-    fn own(&self, made: &[(String, Value)]) -> Entrant {
+    pub(crate) fn own(&self, made: &[(String, Value)]) -> Entrant {
         let has = |kernel: &Kernel, name: &str| kernel.parameters().iter().any(|(own, _)| *own == name);
         let is_own = |name: &str| has(&self.kernel, name) || !self.others().any(|other| has(&other.kernel, name));
         let arguments = made.iter().filter(|(name, _)| is_own(name)).cloned().collect();
@@ -259,7 +349,9 @@ impl KernelCase {
         for against in &self.against {
             if let Against::Kernel(other) = against {
                 let other = self.other(other, made);
-                runs.push((other.written().map_err(kernel_fault)?, other.unoptimised()?));
+                let (left, written) = (other.unoptimised(&other.arguments)?, other.written().map_err(kernel_fault)?);
+                refuse_partial(other.kernel.name(), &unwritten(&other, &written, &left)?)?;
+                runs.push((written, left, other, Vec::new()));
             }
         }
         let is_stored = |name: &String| {
@@ -267,18 +359,31 @@ impl KernelCase {
                 .iter()
                 .any(|against| matches!(against, Against::Array(own, _) if own.as_ref().is_none_or(|own| own == name)))
         };
-        if wanted.iter().any(|(name, _)| !is_stored(name) && runs.iter().all(|(written, _)| !written.contains(name))) {
+        if wanted.iter().any(|(name, _)| !is_stored(name) && runs.iter().all(|(written, ..)| !written.contains(name))) {
             let own = self.own(made);
-            runs.push((own.written().map_err(kernel_fault)?, own.unoptimised()?));
+            let (left, written) = (own.unoptimised(&own.arguments)?, own.written().map_err(kernel_fault)?);
+            let unwritten = unwritten(&own, &written, &left)?;
+            runs.push((written, left, own, unwritten));
         }
         let answer = |(name, item): &(String, usize)| {
             let stored = self.against.iter().find_map(|against| match against {
                 Against::Array(own, contents) if own.as_ref().is_none_or(|own| own == name) => Some(contents.clone()),
                 Against::Array(..) | Against::Kernel(_) => None,
             });
-            let run = runs.iter().find(|(written, _)| written.contains(name));
-            let left = run.and_then(|(_, values)| values.iter().find(|(own, _)| own == name));
-            let want = stored.or_else(|| arrays(&left?.1).get(*item).cloned());
+            let run = runs.iter().find(|(written, ..)| written.contains(name));
+            let want = match (stored, run) {
+                (Some(stored), _) => Some(stored),
+                (None, Some((_, left, entrant, unwritten))) => {
+                    let want = array_of(left, name, *item);
+                    // What was not written is no number, and the gate tells it as what it is.
+                    let is_whole = unwritten.iter().all(|unwritten| unwritten.name != *name);
+                    if let Some(want) = want.as_ref().filter(|_| is_whole) {
+                        refuse_own_infinities(entrant, (name, *item), want)?;
+                    }
+                    want
+                }
+                (None, None) => None,
+            };
             let want = want.ok_or_else(|| Fault::new(Status::HarnessError, format!("`{name}` has no reference")))?;
             let dtype = made.iter().find(|(own, _)| own == name).and_then(|(_, value)| Some(arrays(value).get(*item)?.dtype()));
             let want = match dtype.filter(|dtype| dtype.is_float()) {

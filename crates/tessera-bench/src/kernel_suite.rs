@@ -47,7 +47,8 @@ pub struct KernelSuite {
 fn spec(case: KernelCase) -> Result<(Known, CaseSpec), KernelSuiteError> {
     let made = case.load()?;
     let written = case.written(&made)?;
-    let (read_bytes, write_bytes) = traffic(&made, &written);
+    let own = case.own(&made);
+    let [read_bytes, write_bytes] = own.touched()?.map(|touched| traffic(&own.arguments, &touched));
     let spec = CaseSpec {
         key: key(&case, &made),
         work: Work {
@@ -57,24 +58,17 @@ fn spec(case: KernelCase) -> Result<(Known, CaseSpec), KernelSuiteError> {
             class: None,
             metric: Metric::Bandwidth,
             tensor_bytes: made.iter().flat_map(|(_, value)| arrays(value)).map(|tensor| tensor.bytes() as u64).sum(),
-            formula: "every array once, and once more what is written and not `empty` before".into(),
+            formula: "every array that the kernel reads once, and every one that it writes".into(),
         },
         implementations: case.implementations(),
     };
     Ok((Known { case, written }, spec))
 }
 
-/// Bytes that a kernel has to read and to write: of an array that begins as poison there is nothing to read.
-fn traffic(made: &[(String, Value)], written: &[String]) -> (u64, u64) {
-    let (mut read, mut write) = (0, 0);
-    for (name, value) in made {
-        for tensor in arrays(value) {
-            let bytes = tensor.bytes() as u64;
-            read += if tensor.is_poisoned() { 0 } else { bytes };
-            write += if written.contains(name) { bytes } else { 0 };
-        }
-    }
-    (read, write)
+/// Bytes of the arrays that some arguments have.
+fn traffic(arguments: &[(String, Value)], touched: &[String]) -> u64 {
+    let own = arguments.iter().filter(|(name, _)| touched.contains(name));
+    own.flat_map(|(_, value)| arrays(value)).map(|tensor| tensor.bytes() as u64).sum()
 }
 
 impl KernelSuite {
@@ -211,6 +205,15 @@ fn prepare(entrant: &Entrant, device: &Device, tensors: &[Guarded]) -> Result<Pr
     entrant.prepare(tensors.iter().map(|tensor| tensor.view().clone()), device).map_err(kernel_fault)
 }
 
+/// Refuses an array that holds nothing and is only read.
+fn refuse_unwritten(kernel: &str, name: &str, array: &Tensor) -> Result<(), Fault> {
+    if !array.is_poisoned() {
+        return Ok(());
+    }
+    let way = format!("give what is only read contents: `{name}=zeros:...` or `{name}=@FILE.npy`");
+    Err(Fault::new(Status::NotWritten, format!("`{name}` was given as `empty`, and `{kernel}` has no store to `{name}`; {way}")))
+}
+
 impl KernelSubject {
     fn build(
         known: &Rc<Known>,
@@ -233,6 +236,8 @@ impl KernelSubject {
         let (mut outputs, mut places) = (Vec::new(), Vec::new());
         for (at, (tensor, (name, item, own))) in tensors.iter_mut().zip(&owners).enumerate() {
             if !written.contains(&name.as_str()) {
+                // What is made of nothing is no number, and as good as any other one.
+                refuse_unwritten(entrant.kernel.name(), name, own)?;
                 continue;
             }
             tensor.set_role(if own.is_poisoned() { Role::Output } else { Role::InOut });
@@ -387,21 +392,5 @@ impl Subject for KernelSubject {
 
     fn damaged_guard(&self) -> Option<String> {
         self.tensors.iter().find_map(Guarded::damage)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tessera_types::DType;
-
-    use super::*;
-
-    #[test]
-    fn what_is_only_written_counts_once() {
-        let argument = |name: &str, tensor: Tensor| (name.to_string(), Value::Tensor(tensor));
-        let x = argument("x", Tensor::zeros(DType::F32, &[8]).unwrap());
-        let y = argument("y", Tensor::empty(DType::BF16, &[8]).unwrap());
-        let z = argument("z", Tensor::zeros(DType::I8, &[8]).unwrap());
-        assert_eq!(traffic(&[x, y, z], &["y".to_string(), "z".to_string()]), (32 + 8, 16 + 8));
     }
 }

@@ -4,14 +4,14 @@
 //! resumed behind the last whole line.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::Path;
 
 use crate::ceiling::Ceilings;
 use crate::gate::GateReport;
 use crate::record::{BlockRecord, CaseRecord, EndRecord, GateRecord, Record, SCHEMA, SessionRecord, SummaryRecord};
-use crate::stats::TimedBlock;
+use crate::stats::{TimedBlock, median};
 
 /// Why a results file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +23,18 @@ pub enum StoreError {
         path: String,
         /// What the system says.
         source: io::Error,
+    },
+    /// What is there is no regular file: a device, a pipe, a folder.
+    #[error("{path}: results go to a regular file, and this is none")]
+    NotAFile {
+        /// What is there.
+        path: String,
+    },
+    /// Another process writes to it.
+    #[error("{path}: another run is writing it")]
+    Busy {
+        /// The file.
+        path: String,
     },
     /// A line is not what a results file has there.
     #[error("line {line}: {message}")]
@@ -258,6 +270,7 @@ impl Reader {
             Record::Summary(summary) => {
                 check_summary(&summary)?;
                 let row = self.row(&summary.case, &summary.implementation)?;
+                check_median(&summary, &row.blocks)?;
                 row.summary = Some(*summary);
             }
             Record::End(end) => self.results.end = Some(end),
@@ -300,25 +313,69 @@ fn check_summary(summary: &SummaryRecord) -> Result<(), String> {
     Ok(())
 }
 
-/// Appends records to a file, each on the disk before the next is begun.
+/// The median of a row is that of its blocks.
+fn check_median(summary: &SummaryRecord, blocks: &[BlockRecord]) -> Result<(), String> {
+    let medians: Vec<f64> = blocks.iter().filter(|b| !b.samples_ns.is_empty()).map(|b| median(&b.samples_ns)).collect();
+    let Some(times) = summary.times.as_ref().filter(|_| !medians.is_empty()) else { return Ok(()) };
+    let told = median(&medians);
+    // Numbers are written with all their digits.
+    match (times.median_ns / told - 1.0).abs() < 1e-9 {
+        true => Ok(()),
+        false => Err(format!("median_ns is {}, and the row's blocks say {told}", times.median_ns)),
+    }
+}
+
+/// Appends records to a file, each on the disk before the next is begun. The file is its own as long as it lives: two of them would mix their rows.
 pub struct Writer {
     file: File,
     path: String,
 }
 
 impl Writer {
-    /// A new file; an existing one is replaced.
+    /// Refuses what no results can be written to: what is there, at the end of links, is a regular file or nothing.
+    pub fn accepts(path: &Path) -> Result<(), StoreError> {
+        let path_text = || path.display().to_string();
+        match std::fs::metadata(path) {
+            Ok(there) if there.is_file() => Ok(()),
+            Ok(_) => Err(StoreError::NotAFile { path: path_text() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(StoreError::Io { path: path_text(), source }),
+        }
+    }
+
+    fn open(path: &Path, how: &mut OpenOptions) -> Result<Writer, StoreError> {
+        Writer::accepts(path)?;
+        let path_text = path.display().to_string();
+        let file = match how.append(true).open(path) {
+            Ok(file) => file,
+            Err(source) => return Err(StoreError::Io { path: path_text, source }),
+        };
+        match file.try_lock() {
+            // Not every file system knows locks.
+            Ok(()) => Ok(Writer { file, path: path_text }),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(Writer { file, path: path_text }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::Busy { path: path_text }),
+            Err(TryLockError::Error(source)) => Err(StoreError::Io { path: path_text, source }),
+        }
+    }
+
+    /// A new file; what an existing one holds is replaced.
     pub fn create(path: &Path) -> Result<Writer, StoreError> {
-        let io = |source| StoreError::Io { path: path.display().to_string(), source };
-        Ok(Writer { file: File::create(path).map_err(io)?, path: path.display().to_string() })
+        let writer = Writer::open(path, OpenOptions::new().create(true))?;
+        writer.cut(0)?;
+        Ok(writer)
+    }
+
+    /// Leaves so many bytes of the file.
+    fn cut(&self, bytes: u64) -> Result<(), StoreError> {
+        self.file.set_len(bytes).map_err(|source| StoreError::Io { path: self.path.clone(), source })
     }
 
     /// Continues a file behind its last whole line.
     pub fn resume(path: &Path, results: &Results) -> Result<Writer, StoreError> {
         let io = |source| StoreError::Io { path: path.display().to_string(), source };
-        let file = OpenOptions::new().append(true).open(path).map_err(io)?;
-        file.set_len(results.whole_bytes).map_err(io)?;
-        let mut writer = Writer { file, path: path.display().to_string() };
+        let mut writer = Writer::open(path, &mut OpenOptions::new())?;
+        writer.cut(results.whole_bytes)?;
         let ends_in_newline = std::fs::read(path).map_err(io)?.ends_with(b"\n");
         if !ends_in_newline {
             writer.bytes(b"\n")?;

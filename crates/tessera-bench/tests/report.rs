@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 use tessera_bench::report::Source;
-use tessera_bench::{CompareError, CompareOptions, Exit, Results, Status, Verdict, compare, footer, report, table};
+use tessera_bench::{CompareError, CompareOptions, Exit, Record, Results, Status, Verdict, compare, footer, report, table};
 
-use crate::synthetic::{PLAIN, Variation, results, text};
+use crate::synthetic::{PLAIN, Variation, records, results, text};
 
 fn compared(base: Variation, new: Variation) -> tessera_bench::Comparison {
     compare(&[results(base)], &[results(new)], CompareOptions::default()).unwrap()
@@ -67,6 +67,37 @@ fn a_wrong_row_outranks_everything() {
     assert!(broken.changes[0].estimate_pct.is_none(), "a wrong row has no speed-up");
     let fixed = compared(Variation { wrong: Some("dot"), ..PLAIN }, PLAIN);
     assert_eq!((fixed.counts[&Verdict::Fixed], fixed.exit()), (3, Exit::Ok));
+}
+
+/// Nothing was found where nothing was compared, and what is wrong on both sides is wrong.
+#[test]
+fn a_comparison_of_nothing_is_invalid() {
+    let all = text(PLAIN);
+    // Cut off behind the first row that was begun.
+    let begun = all.lines().position(|line| line.contains("\"kind\":\"case\"")).unwrap();
+    let cut: String = all.lines().take(begun + 1).map(|line| format!("{line}\n")).collect();
+    let nothing = compare(&[Results::parse(cut.as_bytes()).unwrap()], &[results(PLAIN)], CompareOptions::default()).unwrap();
+    assert_eq!((nothing.counts.keys().collect::<Vec<_>>(), nothing.exit()), (vec![&Verdict::New], Exit::Invalid));
+    assert!(nothing.notes.iter().any(|note| note.contains("no row has an outcome on both sides")), "{:?}", nothing.notes);
+    let wrong = Variation { wrong: Some("dot"), ..PLAIN };
+    let still = compared(wrong, Variation { seed: 2, ..wrong });
+    assert_eq!((still.counts[&Verdict::Invalid], still.exit()), (3, Exit::Incorrect));
+}
+
+/// A row's median is that of its blocks.
+#[test]
+fn a_median_that_its_blocks_do_not_have_is_refused() {
+    let halved = |record| match record {
+        Record::Summary(mut summary) => {
+            summary.times.iter_mut().for_each(|times| times.median_ns /= 2.0);
+            Record::Summary(summary)
+        }
+        other => other,
+    };
+    let lines = records(PLAIN).into_iter().map(|record| serde_json::to_string(&halved(record)).unwrap() + "\n");
+    let changed: String = lines.collect();
+    let refused = Results::parse(changed.as_bytes()).unwrap_err().to_string();
+    assert!(refused.contains("median_ns is ") && refused.contains("the row's blocks say"), "{refused}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use tessera_bench::device::{Supervisor, supervise};
+use tessera_bench::device::{Supervised, Supervisor, supervise};
 use tessera_bench::{Record, Results, Status};
 
 use crate::synthetic;
@@ -45,7 +45,7 @@ fn a_dead_and_a_silent_child_cost_a_row_each() {
         child(&results, &place(&started.len().to_string()), then)
     };
     let supervisor = Supervisor { silence: Duration::from_millis(600), most_losses: 9, interval: Duration::from_millis(5) };
-    assert_eq!(supervise(supervisor, &results, &mut next).unwrap(), 3);
+    assert_eq!(supervise(supervisor, &results, &mut next).unwrap(), Supervised::Ended);
     assert_eq!(started, [false, true, true, true]);
     let file = Results::load(&results).unwrap();
     assert!(file.unfinished().is_empty() && file.end.is_some());
@@ -68,5 +68,21 @@ fn children_that_get_nowhere_are_not_started_for_ever() {
         count += 1;
         child(&results, &folder.path().join(count.to_string()), "exit 1")
     };
-    assert_eq!(supervise(Supervisor::default(), &results, &mut next).unwrap(), 2);
+    assert_eq!(supervise(Supervisor::default(), &results, &mut next).unwrap(), Supervised::GivenUp(2));
+}
+
+#[test]
+fn the_end_of_an_earlier_run_is_not_that_of_a_child_that_wrote_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("results.jsonl");
+    write(&results, &synthetic::records(synthetic::PLAIN));
+    write(&folder.path().join("none"), &[]);
+    assert!(Results::load(&results).unwrap().end.is_some());
+    for then in ["exit 5", "exit 0"] {
+        let mut refuse = |_: bool| child(&results, &folder.path().join("none"), then);
+        let Supervised::NotBegun(Some(how)) = supervise(Supervisor::default(), &results, &mut refuse).unwrap() else {
+            panic!("{then}: nothing was measured");
+        };
+        assert_eq!(how.code(), then[5..].parse().ok());
+    }
 }

@@ -421,10 +421,11 @@ pub(crate) struct Reference {
     /// Blocks of the kernel to compare with; those of `--grid` when absent.
     #[arg(long, value_name = "X[,Y[,Z]]")]
     pub(crate) against_grid: Option<String>,
-    /// Allowed distance, as a part of what is expected; a few units in the last place of the type when absent.
+    /// Allowed distance, as a part of what is expected; when absent 1e-10 of f64, 1e-4 of f32, 2e-3 of f16, 1.6e-2 of bf16, a unit in the last place of
+    /// 8 bits and less, and 0 of integers.
     #[arg(long, value_name = "R")]
     pub(crate) rtol: Option<f64>,
-    /// Allowed distance; when absent, as much for an element of the array's median magnitude. `check` of operators: with `--rtol` or
+    /// Allowed distance; when absent, as large a part of the median magnitude in an element's row or column. `check` of operators: with `--rtol` or
     /// `--atol`, both take the place of the reference's own bounds, and what is absent is 0.
     #[arg(long, value_name = "A")]
     pub(crate) atol: Option<f64>,
@@ -505,6 +506,9 @@ pub(crate) struct Bench {
     /// Measure in this process, which a fault ends; without it, a watched one does.
     #[arg(long, hide = true)]
     pub(crate) unwatched: bool,
+    /// End at once when the standard input does: who watches this process has gone.
+    #[arg(long, hide = true)]
+    pub(crate) tethered: bool,
     /// Measure everything in so many processes, one after the other: 3 in `publish`, else 1.
     #[arg(long, value_name = "N")]
     pub(crate) processes: Option<NonZeroUsize>,

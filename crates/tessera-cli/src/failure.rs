@@ -1,7 +1,6 @@
 //! How a command ends when it does not end well: a text for people, findings for programs, and an exit code.
 
 use std::fmt::Display;
-use std::io::Write;
 
 use serde_json::{Map, Value};
 use tessera::bench::Exit;
@@ -70,10 +69,8 @@ impl Failure {
 
     /// Says it and ends the process at once, with nothing torn down.
     pub(crate) fn end(self) -> ! {
-        let exit = self.exit;
-        crate::failed(self, crate::is_data());
-        // What was printed is lost with the process otherwise; a closed pipe is nobody's mistake.
-        let _ = std::io::stdout().flush();
+        // What was printed is lost with the process otherwise.
+        let exit = crate::output::end(crate::failed(self, crate::is_data()));
         tessera::runtime::exit_at_once(exit)
     }
 

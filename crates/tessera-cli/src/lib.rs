@@ -3,6 +3,9 @@
 //! Exit codes are a contract: 0 ok, 1 regression, 2 incorrect result or sanitizer report, 3 invalid measurement, 4 environment, 5 usage or a kernel
 //! that does not compile, 6 our bug.
 
+#[macro_use]
+mod output;
+
 mod arguments;
 mod command;
 mod difference;
@@ -24,30 +27,19 @@ pub use invocation::Invocation;
 /// A panic is our bug, whatever the input was.
 const OUR_BUG: u8 = 6;
 
-/// A reader that has seen enough (`tessera ... | head`) ends the program, and that is nobody's mistake.
-fn end_with_the_reader() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        if panic
-            .payload_as_str()
-            .is_some_and(|text| text.starts_with("failed printing to stdout") && text.contains("Broken pipe"))
-        {
-            std::process::exit(0);
-        }
-        report(panic);
-    }));
-}
-
 /// Does what a command line asks for, once in a process; the exit code.
 pub fn main(invocation: Invocation) -> u8 {
     invocation.set();
-    end_with_the_reader();
+    output::end(ended())
+}
+
+/// Does it; what the standard output does not take is not part of the code.
+fn ended() -> u8 {
     let is_data = is_data();
     let arguments = match Arguments::try_parse_from(std::iter::once("tessera".into()).chain(given().arguments.iter().cloned())) {
         Ok(arguments) => arguments,
         Err(error) if !error.use_stderr() => {
-            // Help goes to a closed pipe at worst.
-            let _ = error.print();
+            output::note(error.print());
             return 0;
         }
         Err(error) => {
@@ -68,9 +60,10 @@ pub fn main(invocation: Invocation) -> u8 {
 }
 
 /// Whether the command line asks for data. That is known before anything can fail: what a program reads is data also where the rest of
-/// the command line is wrong.
+/// the command line is wrong. A process that measures for another one tells it what it would tell a program.
 fn is_data() -> bool {
-    given().arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
+    let mut options = given().arguments.iter().take_while(|argument| *argument != "--");
+    options.any(|argument| argument == "--json" || argument == "--unwatched")
 }
 
 /// Says why a command failed: to people on stderr, to a program on stdout as well.
@@ -90,6 +83,9 @@ fn failed(failure: Failure, is_data: bool) -> u8 {
 fn run(command: Command) -> Outcome {
     let knobs = Knobs::from_env().map_err(Failure::environment)?;
     knobs.apply();
+    if let Some(path) = command.path().iter().find(|path| !path.is_dir()) {
+        return Err(Failure::environment(format!("`--path {}`: there is no such folder", path.display())));
+    }
     set_module_folders(command.path().iter().cloned().chain(knobs.path).collect());
     match command {
         Command::Run(arguments) => command::run::run(arguments),

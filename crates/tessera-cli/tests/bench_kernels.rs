@@ -5,7 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-const KERNELS: &str = "import cuda.tile as ct
+const KERNELS: &str = "import math
+import cuda.tile as ct
 
 @ct.kernel
 def double(x, y, N: ct.Constant[int]):
@@ -22,6 +23,35 @@ def sums(x, y, STEP: ct.Constant[int]):
 def nearly(x, y, N: ct.Constant[int]):
     i = ct.bid(0)
     ct.store(y, (i,), ct.load(x, (i,), (N,)) * 2.01)
+
+@ct.kernel
+def same(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    v = ct.load(x, (i,), (N,))
+    ct.store(y, (i,), v + v)
+
+@ct.kernel
+def same2(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    v = ct.load(x, (i,), (N,))
+    ct.store(y, (i,), v + v)
+
+@ct.kernel
+def half(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    if i % 2 == 0:
+        ct.store(y, (i,), ct.load(x, (i,), (N,)) * 2)
+
+@ct.kernel
+def no_number(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.load(x, (i,), (N,)) * math.nan)
+
+@ct.kernel
+def no_numbers(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    v = ct.load(x, (i,), (N,))
+    ct.store(y, (i,), (v - v) / (v - v))
 
 @ct.kernel
 def elsewhere(x, z, N: ct.Constant[int]):
@@ -134,6 +164,70 @@ fn results_are_judged_by_one_s_own_reference() {
     assert_eq!(code, 0, "{out}{err}");
     assert_eq!(judged(format!("{kernel} --against want.npy")), wrong);
     assert_eq!(judged(format!("k.py::double {LAUNCH} --sizes m=1024 --against y=want.npy")), right);
+}
+
+/// Results that are no numbers are as good as any other ones: none are taken for right where they are made of nothing, or by the kernel itself.
+#[test]
+fn results_that_say_nothing_are_refused() {
+    let folder = folder();
+    let path = folder.path();
+    let launch = "N=256 --grid 4 --sizes m=1024";
+    let one = |line: &str| {
+        let (code, found) = rows(path, line);
+        let [(_, _, status, why)] = &found[..] else { panic!("{found:?}") };
+        (code, status.clone(), why.clone())
+    };
+    for rest in ["", "--against k.py::nearly"] {
+        let (code, status, why) = one(&format!("k.py::double x=empty:f32[m] y=empty:f32[m] {launch} {rest}"));
+        assert_eq!((code, status.as_str()), (2, "not_written"), "{why}");
+        assert!(why.contains("`x` was given as `empty`, and `double` has no store to `x`"), "{why}");
+    }
+    // The bits of the one are those of a poison.
+    for kernel in ["no_number", "no_numbers"] {
+        let (code, status, why) = one(&format!("k.py::{kernel} x=ones:f32[m] y=empty:f32[m] {launch}"));
+        assert_eq!((code, status.as_str()), (2, "incorrect"), "{why}");
+        assert!(why.contains("1024 of 1024 elements of `y` are infinite or no numbers, and not because of the inputs"), "{why}");
+    }
+    // They are right where the inputs have them, and where a file says so.
+    assert_eq!(one(&format!("k.py::double x=const(inf):f32[m] y=empty:f32[m] {launch}")).1, "timed");
+    let save = "run k.py::no_numbers x=ones:f32[1024] y=empty:f32[1024] N=256 --grid 4 --save y=want.npy";
+    assert_eq!(tessera(path, save).0, 0);
+    assert_eq!(one(&format!("k.py::no_numbers x=ones:f32[m] y=empty:f32[m] {launch} --against want.npy")).1, "timed");
+    let (code, status, why) = one("k.py::half x=ones:f32[m] y=empty:f32[m] N=256 --grid 4 --sizes m=1024");
+    assert_eq!((code, status.as_str()), (2, "not_written"), "{why}");
+    // A reference that leaves elements unwritten is not the kernel's mistake.
+    let (code, status, why) = one(&format!("k.py::double {LAUNCH} --sizes m=1024 --against k.py::half"));
+    assert_eq!((code, status.as_str()), (3, "harness_error"), "{why}");
+    assert!(why.contains("`half` is no reference: it leaves 512 of 1024 elements of `y` unwritten"), "{why}");
+}
+
+/// Bytes are those of the arrays that the kernel reads and writes, however the arguments are written.
+#[test]
+fn work_is_what_the_kernel_touches() {
+    let folder = folder();
+    for (x, y) in [("randn", "empty"), ("randn", "zeros"), ("zeros", "zeros")] {
+        let line = format!("bench k.py::double x={x}:f32[1024] y={y}:f32[1024] N=256 --grid 4 --device emu --json");
+        let (code, out, err) = tessera(folder.path(), &line);
+        assert_eq!(code, 0, "{err}");
+        let records = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("a record"));
+        let case = records.into_iter().find(|record| record["kind"] == "case").expect("a case");
+        assert_eq!((&case["work"]["read_bytes"], &case["work"]["write_bytes"]), (&4096.into(), &4096.into()), "{x} {y}");
+    }
+}
+
+/// Before the times of two kernels are compared, their results are.
+#[test]
+fn kernels_that_do_not_agree_have_no_ratio() {
+    let folder = folder();
+    let launch = "x=randn:f32[1024] y=empty:f32[1024] N=256 --grid 4 --time-limit 20 --least 50%";
+    let (code, out, err) = tessera(folder.path(), &format!("compare --run k.py::double k.py::nearly {launch}"));
+    assert_eq!(code, 2, "{out}{err}");
+    assert!(out.contains("1 BROKEN") && out.contains("outside the bound"), "{out}");
+    // Rows stand beside those of the same name, or in the same place.
+    for (a, b, broken) in [("double,nearly", "nearly,double", 0), ("double,nearly", "same,same2", 1)] {
+        let (code, out, err) = tessera(folder.path(), &format!("compare --run k.py::{a} k.py::{b} {launch} --json"));
+        assert_eq!((out.matches("\"BROKEN\"").count(), code == 2), (broken, broken > 0), "{a} {b}: {out}{err}");
+    }
 }
 
 #[test]

@@ -102,6 +102,26 @@ fn what_is_packed_gives_what_the_kernel_gives() {
     assert!(list["variants"][7]["ptx_bytes"].as_u64() > Some(100) && list["variants"][7]["cubin_bytes"].is_null());
 }
 
+/// What nobody wrote is told of kernels that were compiled beforehand, too: without their text, and as a warning where the run is not checked.
+#[test]
+fn what_is_left_unwritten_is_told_without_the_source() {
+    let folder = folder();
+    let here = folder.path();
+    right(here, "bundle k.py::softmax x=f32[?,?] y=f32[?,?] N=64 -o k.tbundle");
+    std::fs::remove_file(here.join("k.py")).expect("removed");
+    let run = "run k.tbundle::softmax x=randn:f32[8,60] y=empty:f32[8,60] --device emu";
+    let left = "[unwritten]: 240 of 480 elements of `y` were not written, the first is y[4, 0]";
+    refused(here, &format!("{run} --grid 4 --sanitize all"), 2, &format!("error{left}"));
+    let warned = right(here, &format!("{run} --grid 4"));
+    assert!(warned.contains("warning[unwritten]: 240 of 480 elements of `y` show what was in memory before"), "{warned}");
+    let told = right(here, &format!("{run} --grid 8 --sanitize all"));
+    assert!(told.contains(", checked: nothing found") && !told.contains("unwritten"), "{told}");
+    let (code, text) = tessera(here, &format!("{run} --grid 4 --sanitize all --json"));
+    let object = text.lines().next().expect("a line");
+    let told: Value = serde_json::from_str(object).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!((code, &told["findings"][0]["id"], &told["checked"]), (2, &"unwritten".into(), &true.into()), "{text}");
+}
+
 #[test]
 fn operators_are_packed_for_sizes() {
     let folder = folder();

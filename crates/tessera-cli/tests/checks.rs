@@ -67,6 +67,17 @@ def tuned(x: Tensor[\"N\", dtype], y: Tensor[\"N\", dtype]):
     tile.store(y, 2.0 * tile.load(x))
 
 @ct.kernel
+def neighbour(x, y, N: ct.Constant[int]):
+    v = ct.load(x, (ct.bid(0) + 1,), (N,), padding_mode=ct.PaddingMode.ZERO)
+    ct.store(x, (ct.bid(0),), v)
+    ct.store(y, (ct.bid(0),), v)
+
+@ct.kernel
+def onto(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.load(y, (i,), (N,)) + ct.load(x, (i,), (N,)))
+
+@ct.kernel
 def told(x, y, N: ct.Constant[int]):
     i = ct.bid(0)
     ct.printf('block %d\\n', i)
@@ -189,6 +200,20 @@ fn reads_of_arrays_that_hold_nothing_are_told() {
     }
 }
 
+/// Poison that was added to is poison all the same: nobody says of such elements that they were not written.
+#[test]
+fn what_is_made_of_itself_is_not_called_unwritten() {
+    for command in ["run", "check"] {
+        let (_, _, err) = tessera(&format!("{command} k.py::onto x=ones:f32[64] y=empty:f32[64] N=16 --grid 4 --device cpu"));
+        assert!(
+            err.contains(
+                "64 of 64 elements of `y` show what was in memory before, the first is y[0]: they were not written, or made of it"
+            ),
+            "{err}"
+        );
+    }
+}
+
 #[test]
 fn what_is_no_number_is_right_only_where_the_inputs_make_it() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -246,6 +271,25 @@ fn a_kernel_is_compared_with_another_and_within_what_is_allowed() {
     assert_eq!(data(tiny).0, 2);
 }
 
+/// The headline of a checked run counts what is told below it, whether that fails or not.
+#[test]
+fn a_headline_counts_every_finding() {
+    let run = "run k.py::neighbour x=ones:f32[64] y=empty:f32[64] N=16 --grid 4 --device emu --sanitize all";
+    for (rest, expected) in [("--keep-going", 2), ("--fail-on none", 0)] {
+        let (code, out, err) = tessera(&format!("{run} {rest}"));
+        assert_eq!(code, expected, "{out}{err}");
+        assert!(out.contains(", checked: ") && !out.contains("nothing found"), "{out}{err}");
+    }
+}
+
+#[test]
+fn a_file_is_named_once() {
+    let (code, _, err) = tessera("check k.py::copy x=ones:f32[64] y=empty:f32[64] N=16 --grid 4 --against nofile.npy");
+    assert!(code == 4 && err.matches("nofile.npy").count() == 1, "{err}");
+    let (code, _, err) = tessera("run k.py::copy x=ones:f32[64] y=empty:f32[64] N=16 --grid 4 --path nowhere");
+    assert!(code == 4 && err.contains("`--path nowhere`: there is no such folder"), "{err}");
+}
+
 #[test]
 fn operators_take_extents_of_nought() {
     for sizes in
@@ -267,6 +311,14 @@ fn options_and_arguments_without_effect_are_refused() {
         (format!("check k.py::copy {launch} --precision fp32"), "`--precision` is for operators"),
         (format!("check k.py::copy {launch} --sizes m=4"), "`--sizes` is for operators"),
         (format!("check k.py::copy {launch} --cases 4"), "`--cases` is for operators"),
+        (format!("check k.py::copy {launch} --rungs"), "`--rungs` is for operators"),
+        (format!("check k.py::copy {launch} --table"), "`--table` is for operators"),
+        (format!("check k.py::copy {launch} --against k.py::even"), "it leaves 32 of 64 elements of `y` unwritten"),
+        (format!("run k.py::scale {whole} --config BLOCK_M=16,BLOCK_M=32"), "that choice is made twice"),
+        ("run k.py::scale x=randn:f32[64];seed=1;seed=2 y=empty:f32[64]".to_string(), "the seed is given twice"),
+        ("compile k.py::copy x=f32[?];align=16;align=8 y=f32[?] N=16".to_string(), "`align` is given twice"),
+        ("check gemm --sizes m=4,variant=nt,variant=tn".to_string(), "`variant` is given twice"),
+        ("check gemm --sizes m=1..8000".to_string(), "take larger steps: `1..8000*2` or `1..8000+499`"),
         (format!("check k.py::copy {launch} --against-grid 4"), "`--against-grid` is for a kernel"),
         (format!("check k.py::copy {launch} --against nothing"), "names nothing to compare with"),
         (format!("check k.py::copy {launch} --rtol=-1"), "a tolerance is a number from 0 on"),

@@ -110,6 +110,31 @@ fn what_tune_writes_the_other_commands_take() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_lockfile_is_written_through_links_or_refused_before_the_search() {
+    let folder = folder();
+    let here = folder.path();
+    std::fs::create_dir(here.join("there")).expect("made");
+    for (link, file) in [("kept.lock", "there/kept.lock"), ("new.lock", "there/new.lock")] {
+        std::os::unix::fs::symlink(file, here.join(link)).expect("linked");
+    }
+    right(tessera(here, "tune", &GEMM, &["--most", "2", "--lock", "there/kept.lock"]));
+    std::fs::write(here.join("k.py"), KERNELS.replace("accum=fp32))", "accum=fp32) * 2.0)")).expect("written");
+    for link in ["kept.lock", "new.lock"] {
+        right(tessera(here, "tune", &GEMM, &["--most", "2", "--lock", link]));
+        assert!(std::fs::symlink_metadata(here.join(link)).expect("there").is_symlink());
+    }
+    let entries = |file: &str| {
+        Lockfile::parse(&std::fs::read_to_string(here.join(file)).expect("a lockfile")).expect("parsed").iter().count()
+    };
+    assert_eq!((entries("there/kept.lock"), entries("there/new.lock")), (2, 1));
+    // Nobody makes files there, whoever he is.
+    let refused = tessera(here, "tune", &GEMM, &["--lock", "/proc/tessera.lock"]);
+    assert_eq!(text(&refused.stdout), "");
+    assert!(wrong(&refused, 4).contains("/proc/tessera.lock"));
+}
+
+#[test]
 fn a_comment_keeps_a_choice_and_another_kernel_loses_it() {
     let folder = folder();
     let run = || tessera(folder.path(), "run", &GEMM, &["--frozen"]);

@@ -7,6 +7,7 @@ mod collectives;
 mod command_line;
 mod deterministic;
 mod documents;
+mod endings;
 mod help;
 mod launches;
 mod lock;

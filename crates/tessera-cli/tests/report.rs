@@ -37,12 +37,17 @@ fn bench_compare_report() {
     let open = tessera(folder, &["checklist", "open.jsonl"]);
     let said = String::from_utf8_lossy(&open.stdout);
     assert!(open.status.code() == Some(3) && said.contains("NOT MET  the run's length is known beforehand"), "{said}");
+    let compared = tessera(folder, &["compare", "open.jsonl", "a.jsonl", "--json"]);
+    let said = String::from_utf8_lossy(&compared.stderr);
+    assert!(said.contains("note: the base file is incomplete"), "{said}");
     std::fs::write(folder.join("b.jsonl"), &truncated[..40]).expect("written");
     let broken = tessera(folder, &["report", "b.jsonl", "-o", "b.html"]);
     assert_eq!(broken.status.code(), Some(4), "{broken:?}");
 
     std::fs::write(folder.join("e.jsonl"), "").expect("written");
     succeeds(folder, &["report", "e.jsonl", "a.jsonl", "-o", "e.html"]);
+    let nothing = tessera(folder, &["report", "e.jsonl", "-o", "nothing.html"]);
+    assert!(nothing.status.code() == Some(4) && !folder.join("nothing.html").exists(), "{nothing:?}");
 
     let (Some(python), Some(chromium)) = (std::env::var_os("TESSERA_PYTHON"), std::env::var_os("TESSERA_CHROMIUM")) else {
         println!(

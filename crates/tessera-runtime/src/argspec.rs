@@ -376,6 +376,9 @@ fn made(scanner: &mut Scanner, fill: Fill, at: usize) -> Parsed<Made> {
                 .help("leave it out, or write `randn` or `rand`")
                 .into());
         }
+        if seed.is_some() {
+            return Err(scanner.error(start, "the seed is given twice").help("leave one out").into());
+        }
         scanner.expect("=")?;
         seed = Some(scanner.unsigned()?);
     }
@@ -489,6 +492,7 @@ mod tests {
             ("x=randn:f32[4", "1:14", "expected `,` or `]`"),
             ("x=randn:f32[4];sed=3", "1:16", "`sed` is not an option of an array"),
             ("x=randn:f32[4];seed=a", "1:21", "expected a whole number"),
+            ("x=randn:f32[4];seed=1;seed=2", "1:23", "the seed is given twice"),
             ("x=randn:f32[4] y", "1:16", "unexpected text after the argument"),
             ("x=@", "1:4", "expected a file after `@`"),
             ("x=@m.safetensors", "1:4", "a .safetensors file holds many tensors: name one"),

@@ -105,13 +105,13 @@ impl DeviceLaunch {
         self.packed.timeline()
     }
 
-    /// Positions of arguments that hold nothing yet.
-    pub(crate) fn poisoned(&self) -> Vec<usize> {
+    /// Positions of arguments that hold nothing yet: to be asked before a launch, for [`DeviceLaunch::unwritten`].
+    pub fn poisoned(&self) -> Vec<usize> {
         (0..self.tensors.len()).filter(|&position| self.tensors[position].1.is_poisoned()).collect()
     }
 
     /// Of arguments that held nothing, those that were not written whole; `None` where the driver keeps no count.
-    pub(crate) fn unwritten(&self, held_nothing: &[usize]) -> Result<Option<Vec<Unwritten>>, DriverError> {
+    pub fn unwritten(&self, held_nothing: &[usize]) -> Result<Option<Vec<Unwritten>>, DriverError> {
         let mut found = Vec::new();
         for (name, tensor, _) in held_nothing.iter().map(|&position| &self.tensors[position]) {
             let Some((_, buffer)) = tensor.memory.device() else { continue };

@@ -20,6 +20,7 @@ use crate::memory::{Memory, Reader, Writer};
 use crate::tensor::Tensor;
 use crate::tuned::Tuned;
 use crate::unwritten::Unwritten;
+use crate::written::read_params;
 
 /// How a launch runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -192,6 +193,12 @@ impl PreparedLaunch {
     /// Names of the arguments that the kernel may write.
     pub fn written(&self) -> impl Iterator<Item = &str> {
         self.params.iter().filter(|(_, written)| *written).map(|(name, _)| name.as_str())
+    }
+
+    /// Names of the arguments that the kernel may read.
+    pub fn read(&self) -> impl Iterator<Item = &str> {
+        let read = read_params(self.compiled().func());
+        self.params.iter().zip(read).filter(|(_, read)| *read).map(|((name, _), _)| name.as_str())
     }
 
     /// Runs every block; what the kernel prints is dropped.

@@ -27,7 +27,7 @@
 //! ```
 
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 
 use tessera_types::DType;
@@ -79,10 +79,13 @@ pub fn write(path: impl AsRef<Path>, tensor: &Tensor) -> Result<(), FileError> {
     let path = path.as_ref();
     let write = || -> Result<(), FormatError> {
         let (head, data) = parts(tensor)?;
-        let mut file = BufWriter::new(File::create(path)?);
-        file.write_all(&head)?;
-        file.write_all(&data)?;
-        Ok(file.flush()?)
+        let mut file = File::create(path)?;
+        let written = file.write_all(&head).and_then(|()| file.write_all(&data));
+        if written.is_err() && file.metadata().is_ok_and(|there| there.is_file()) {
+            // A part of an array would be taken for one.
+            let _ = std::fs::remove_file(path);
+        }
+        Ok(written?)
     };
     write().map_err(|kind| FileError { path: path.to_owned(), kind })
 }

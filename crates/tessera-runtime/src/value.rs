@@ -4,6 +4,7 @@ use tessera_lang::ConstValue;
 use tessera_launch::{Argument, Constant, Placed};
 use tessera_types::DType;
 
+use crate::error::TensorError;
 use crate::tensor::Tensor;
 
 /// An argument of a launch. Whether a number is a constant or passed at launch is the parameter's to say.
@@ -61,6 +62,35 @@ impl<A: Placed> Value<A> {
             Value::Tuple(items) => Argument::Constant(Constant::Tuple(items.iter().map(constant).collect())),
             Value::None => Argument::Constant(Constant::None),
         }
+    }
+}
+
+impl Value {
+    /// The same with 1 wherever it has an infinity or no number, in memory of its own, and whether there was any. What holds nothing stays so.
+    ///
+    /// # Errors
+    /// Where there is no memory.
+    pub fn finite(&self) -> Result<(Value, bool), TensorError> {
+        let mut is_other = false;
+        let mut finite = |tensor: &Tensor| -> Result<Tensor, TensorError> {
+            if tensor.is_poisoned() || !tensor.dtype().is_float() {
+                return tensor.contiguous();
+            }
+            let mut numbers = tensor.to_f64()?;
+            if numbers.iter().all(|number| number.is_finite()) {
+                return tensor.contiguous();
+            }
+            is_other = true;
+            numbers.iter_mut().filter(|number| !number.is_finite()).for_each(|number| *number = 1.0);
+            Tensor::from_f64(tensor.dtype(), tensor.shape(), &numbers)
+        };
+        let value = match self {
+            Value::Tensor(tensor) => Value::Tensor(finite(tensor)?),
+            Value::List(items) => Value::List(items.iter().map(&mut finite).collect::<Result<_, _>>()?),
+            Value::Float(number) if !number.is_finite() => return Ok((Value::Float(1.0), true)),
+            other => other.clone(),
+        };
+        Ok((value, is_other))
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) use library::Compiled;
 pub use library::{DeviceLibrary, DeviceOptions};
 pub(crate) use subject::launch_fault;
 pub use subject::{DeviceSubject, Launcher, Prepared};
-pub use supervise::{Supervisor, supervise};
+pub use supervise::{Supervised, Supervisor, supervise};
 pub use tensor::DeviceTensors;
 pub use timer::{CacheState, DeviceTimer, Method, Timing};
 pub use worker::Worker;

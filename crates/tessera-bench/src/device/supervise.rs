@@ -9,8 +9,9 @@
 //! ```
 
 use std::fs;
+use std::io;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,11 +36,23 @@ impl Default for Supervisor {
     }
 }
 
-/// Runs children until one ends well; gives the number that were lost. `child` makes the command: its argument says whether it
-/// is to resume the results file at `path`.
+/// What became of a run in children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supervised {
+    /// One of them came to the end.
+    Ended,
+    /// The first one wrote nothing at all and ended, or was ended after too long a silence.
+    NotBegun(Option<ExitStatus>),
+    /// So many were lost, and another one would not come further.
+    GivenUp(usize),
+}
+
+/// Runs children until one ends well. `child` makes the command: its argument says whether it is to resume the results file at
+/// `path`.
 ///
-/// A child ends *well* when its file says that the run came to its end, whatever its exit code.
-pub fn supervise(supervisor: Supervisor, path: &Path, child: &mut dyn FnMut(bool) -> Command) -> Result<usize, StoreError> {
+/// A child ends *well* when it wrote that the run came to its end, whatever its exit code: what an earlier run left in the file
+/// says nothing of it.
+pub fn supervise(supervisor: Supervisor, path: &Path, child: &mut dyn FnMut(bool) -> Command) -> Result<Supervised, StoreError> {
     let mut losses = 0;
     loop {
         let before = Results::load(path).ok();
@@ -47,44 +60,44 @@ pub fn supervise(supervisor: Supervisor, path: &Path, child: &mut dyn FnMut(bool
         let alone = before.as_ref().is_some_and(|results| !results.unfinished().is_empty());
         let spawned = child(before.is_some()).spawn();
         let mut running = spawned.map_err(|source| StoreError::Io { path: path.display().to_string(), source })?;
-        let outcome = watch(supervisor, path, &mut running);
-        let after = Results::load(path)?;
+        let outcome = watch(supervisor, path, &mut running)
+            .map_err(|source| StoreError::Io { path: path.display().to_string(), source })?;
+        let after = match (Results::load(path), &before) {
+            (Ok(after), None) => after,
+            (Ok(after), Some(before)) if after.whole_bytes != before.whole_bytes => after,
+            (Err(error), Some(_)) => return Err(error),
+            (_, _) if losses == 0 => return Ok(Supervised::NotBegun(outcome)),
+            (_, _) => return Ok(Supervised::GivenUp(losses + 1)),
+        };
         if after.end.is_some() {
-            return Ok(losses);
+            return Ok(Supervised::Ended);
         }
         losses += 1;
-        let stuck = before.is_some_and(|before| before.whole_bytes == after.whole_bytes);
-        if stuck || losses > supervisor.most_losses {
-            return Ok(losses);
+        if losses > supervisor.most_losses {
+            return Ok(Supervised::GivenUp(losses));
         }
         let open = after.unfinished();
         let culprit = after.begun.clone().filter(|begun| open.contains(begun) && (alone || open.len() == 1));
         let Some((case, implementation)) = culprit else { continue };
         let (status, reason) = match outcome {
-            Outcome::Silent => {
+            None => {
                 let seconds = supervisor.silence.as_secs_f64();
                 (Status::Timeout, format!("nothing was heard of it for {seconds} s; its process was ended"))
             }
-            Outcome::Ended(how) => (Status::RuntimeError, format!("its process ended before the row was finished ({how})")),
+            Some(how) => (Status::RuntimeError, format!("its process ended before the row was finished ({how})")),
         };
         let summary = SummaryRecord::untimed(&case, &implementation, status, Some(reason));
         Writer::resume(path, &after)?.write(&Record::Summary(Box::new(summary)))?;
     }
 }
 
-enum Outcome {
-    Ended(String),
-    Silent,
-}
-
-fn watch(supervisor: Supervisor, path: &Path, child: &mut Child) -> Outcome {
+/// How the child ended; nothing where it was ended for its silence.
+fn watch(supervisor: Supervisor, path: &Path, child: &mut Child) -> io::Result<Option<ExitStatus>> {
     let length = || fs::metadata(path).map_or(0, |data| data.len());
     let (mut seen, mut since) = (length(), Instant::now());
     loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Outcome::Ended(status.to_string()),
-            Ok(None) => {}
-            Err(error) => return Outcome::Ended(error.to_string()),
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
         }
         let now = length();
         if now != seen {
@@ -92,7 +105,7 @@ fn watch(supervisor: Supervisor, path: &Path, child: &mut Child) -> Outcome {
         } else if since.elapsed() > supervisor.silence {
             let _ = child.kill();
             let _ = child.wait();
-            return Outcome::Silent;
+            return Ok(None);
         }
         thread::sleep(supervisor.interval);
     }

@@ -1,16 +1,18 @@
 //! `tessera bench`: check, then time, then a table.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tessera::bench::device::{DeviceLibrary, DeviceOptions, Supervisor, Timing, supervise};
+use tessera::bench::device::{DeviceLibrary, DeviceOptions, Supervised, Supervisor, Timing, supervise};
 use tessera::bench::duel::{LocalSitting, serve};
 use tessera::bench::{
-    COLUMNS, EndRecord, Exit, Mode, Monotonic, Progress, Record, Results, RunOptions, Selection, Suite, Writer, footer, run,
-    table,
+    COLUMNS, EndRecord, Exit, Mode, Monotonic, Progress, Record, Results, RunOptions, Selection, StoreError, Suite, Writer,
+    footer, run, table,
 };
 use tessera::compile::CompileOptions;
 use tessera::runtime::{Device, DriverDevice, Knobs};
@@ -37,6 +39,9 @@ pub(crate) const ELSEWHERE: Duration = Duration::from_secs(600);
 pub(crate) fn bench(arguments: Bench) -> Outcome {
     if arguments.member {
         return collectives::be_member();
+    }
+    if arguments.tethered {
+        end_with_the_watcher();
     }
     let is_of_ranks = collectives::are_meant(&arguments.subjects)?;
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
@@ -89,15 +94,20 @@ pub(crate) fn bench(arguments: Bench) -> Outcome {
 
 /// Shows what the results file says, and how the run ended.
 fn conclude(arguments: &Bench, mode: Mode, path: &Path, end: &EndRecord) -> Outcome {
+    let results = Results::load(path).map_err(Failure::environment)?;
     if arguments.json {
         print!("{}", read_text(&path.to_string_lossy())?);
     } else {
-        print_table(&Results::load(path).map_err(Failure::environment)?);
+        print_table(&results);
         if arguments.out.is_some() || arguments.resume.is_some() {
             println!("wrote {}", path.display());
         }
     }
     match Exit::of_run(end, mode) {
+        // What was not measured for want of a process has no verdict; a wrong result is one all the same.
+        Exit::Ok | Exit::Invalid if results.end.is_none() => {
+            Err(Failure::environment(end.reason.as_deref().unwrap_or("the run was interrupted")))
+        }
         Exit::Ok => Ok(()),
         exit => Err(Failure::silent(exit)),
     }
@@ -161,6 +171,9 @@ pub(crate) fn further_processes(
         if results.sessions.last().is_none_or(|session| session.process != process) {
             return Err(Failure::environment(format!("process {} of {wanted} did not start", process + 1)));
         }
+        if results.end.is_none() {
+            break;
+        }
     }
     Ok(last)
 }
@@ -173,9 +186,11 @@ pub(crate) fn watched(
 ) -> Result<EndRecord, Failure> {
     if !resume {
         // A file of an earlier run must not be taken for one of ours.
-        let _ = std::fs::remove_file(path);
+        Writer::create(path).map_err(Failure::environment)?;
     }
     let (program, before) = given().program().map_err(Failure::environment)?;
+    // For programs; people are told on the standard error stream, which is ours.
+    let mut said = tempfile::tempfile().map_err(Failure::environment)?;
     let mut child = |resume: bool| {
         let mut command = Command::new(&program);
         command.args(&before);
@@ -188,16 +203,50 @@ pub(crate) fn watched(
             }
         }
         command.args(process.map(|number| format!("--process={number}")));
-        command.arg("--unwatched").arg(if resume { "--resume" } else { "--out" }).arg(path).stdout(Stdio::null());
+        // What is open as long as this process lives.
+        command.stdin(Stdio::piped()).arg("--tethered");
+        command.arg("--unwatched").arg(if resume { "--resume" } else { "--out" }).arg(path);
+        command.stdout(said.try_clone().map_or_else(|_| Stdio::null(), Stdio::from));
         command
     };
-    let lost = supervise(supervisor, path, &mut child).map_err(Failure::environment)?;
-    let results = Results::load(path).map_err(Failure::environment)?;
-    let mut end = results.end.unwrap_or_default();
-    if lost > 0 && end.reason.is_none() && end.planned == 0 {
-        end.reason = Some(format!("{lost} measuring processes were lost"));
+    match supervise(supervisor, path, &mut child).map_err(Failure::environment)? {
+        Supervised::NotBegun(how) => Err(not_begun(how, &mut said)),
+        Supervised::Ended => Ok(Results::load(path).map_err(Failure::environment)?.end.unwrap_or_default()),
+        Supervised::GivenUp(lost) => {
+            let results = Results::load(path).map_err(Failure::environment)?;
+            let mut end = EndRecord { planned: results.planned(), run: results.finished().len(), ..EndRecord::default() };
+            for summary in results.rows.iter().filter_map(|row| row.summary.as_ref()) {
+                *end.by_status.entry(summary.status).or_default() += 1;
+            }
+            let plural = if lost == 1 { "process was" } else { "processes were" };
+            end.reason = Some(format!("{lost} measuring {plural} lost, and another one would not come further"));
+            Ok(end)
+        }
     }
-    Ok(end)
+}
+
+/// Ends this process as soon as the one that watches it has gone, however that ended: it holds the other end of the standard input.
+fn end_with_the_watcher() {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        tessera::runtime::exit_at_once(Exit::Environment.code())
+    });
+}
+
+/// Why a child measured nothing. One that ended by itself has told people why; what it told programs is the last line of `said`.
+fn not_begun(how: Option<ExitStatus>, said: &mut File) -> Failure {
+    let Some(how) = how else {
+        return Failure::environment("nothing was heard of the process that measures; it was ended");
+    };
+    let Some(exit) = how.code().and_then(|code| u8::try_from(code).ok()).filter(|&code| code != 0) else {
+        return Failure::environment(format!("the process that measures ended before it wrote anything ({how})"));
+    };
+    let mut text = String::new();
+    let read = said.rewind().and_then(|()| said.read_to_string(&mut text));
+    if crate::is_data() && read.is_ok() {
+        text.lines().last().into_iter().for_each(|line| println!("{line}"));
+    }
+    Failure { exit, ..Failure::silent(Exit::Environment) }
 }
 
 /// Measures on a device in this process.
@@ -278,11 +327,22 @@ pub(crate) fn measure(
     let mut observe = |progress: Progress<'_>| telling.tell(progress);
     let end = run(suite, &run_options, &Monotonic::default(), previous, &mut write, &mut observe);
     telling.finish();
-    end.map_err(Failure::environment)
+    end.map_err(|error| match error {
+        StoreError::NotResumable(_) => {
+            Failure::usage(format!("{error}\nhelp: ask for what the file was written for, or write a new one with `--out FILE`"))
+        }
+        error => Failure::environment(error),
+    })
 }
 
 /// Where results go, and what an earlier run left there.
 fn destination(arguments: &Bench, scratch: &Path) -> Result<(PathBuf, Option<Results>), Failure> {
+    for path in arguments.resume.iter().chain(&arguments.out) {
+        Writer::accepts(Path::new(path)).map_err(|error| match error {
+            StoreError::NotAFile { .. } => Failure::environment(format!("{error}\nhelp: `--json` prints results")),
+            error => Failure::environment(error),
+        })?;
+    }
     match (&arguments.resume, &arguments.out) {
         (Some(resume), Some(out)) if resume != out => {
             Err(Failure::usage(format!("`--resume {resume}` appends to that file; `--out {out}` names another")))

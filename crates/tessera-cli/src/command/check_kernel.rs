@@ -12,7 +12,8 @@ use tessera::bench::Tolerance;
 use tessera::compile::OptLevel;
 use tessera::ir::Severity;
 use tessera::runtime::{
-    CompileOptions, Device, Kernel, KernelError, LaunchGrid, LaunchOptions, PreparedLaunch, Ran, Tensor, Tuned, Value, npy,
+    CompileOptions, Device, Kernel, KernelError, LaunchGrid, LaunchOptions, PreparedLaunch, Ran, Tensor, Tuned, Unwritten, Value,
+    npy,
 };
 use tessera::types::TimeLimit;
 
@@ -91,13 +92,16 @@ pub(crate) fn check_kernel(arguments: &Check) -> Outcome {
 /// Options that mean something for operators alone.
 fn refuse_operators_options(arguments: &Check) -> Outcome {
     let given = [
+        ("--rungs", arguments.rungs),
+        ("--table", arguments.table),
         ("--precision", !arguments.precision.is_empty()),
         ("--sizes", arguments.sizes.is_some()),
         ("--cases", arguments.cases.is_some()),
     ];
     match given.into_iter().find(|(_, given)| *given) {
         Some((option, _)) => Err(Failure::usage(format!(
-            "`{option}` is for operators of the library\nhelp: a kernel's types and sizes are those of its arguments"
+            "`{option}` is for operators of the library\nhelp: a kernel's types and sizes are those of its arguments, and `--rtol` and `--atol` say \
+             how far its results may be off"
         ))),
         None => Ok(()),
     }
@@ -119,7 +123,7 @@ pub(crate) fn named(text: &str) -> Result<Against, Failure> {
         let forms = "a device (`cpu`, `emu`, `cuda`), `[NAME=]FILE.npy`, or `FILE::KERNEL`";
         return Err(Failure::usage(format!("`--against {text}` names nothing to compare with\nhelp: name {forms}")));
     }
-    let tensor = npy::read(path).map_err(|error| Failure::environment(format!("`{path}`: {error}")))?;
+    let tensor = npy::read(path).map_err(Failure::environment)?;
     Ok(Against::File(name, tensor))
 }
 
@@ -137,7 +141,7 @@ impl Checked<'_> {
             print!("{}", done.ran.printed)
         }
         let other = self.made.copy()?;
-        other.poison_again()?;
+        other.arguments.poison_again()?;
         let reference = self.run(kernel, other, device, (&plain, self.opened.checked))?;
         let written: Vec<String> = done.launch.written().flat_map(|name| self.made.arrays(name)).map(|(name, _)| name).collect();
         if written.is_empty() && empty.is_empty() {
@@ -153,10 +157,11 @@ impl Checked<'_> {
         // The unoptimised run is the counted one on the CPU, where the other is not checked.
         let counted = done.ran.unwritten.clone().or_else(|| reference.ran.unwritten.clone());
         // What depends on memory shows in the comparison with the unoptimised run, which has another poison.
-        let again = |_| reference.results.copy();
-        let left = unwritten::left((counted, true), (&empty, &[]), &done.results, again)?;
-        let (diagnostics, sources) = unwritten::diagnostics(&left, Severity::Error, (kernel, &done.launch, self.grid));
-        let mut text = Failure::fault(&diagnostics, &sources);
+        let again = |_| Ok(reference.results.copy()?.arguments);
+        let left = unwritten::left((counted, true), (&empty, &[]), &done.results.arguments, again)?;
+        let asked = unwritten::Launch::of(kernel, &done.launch, self.grid);
+        let diagnostics = unwritten::diagnostics(&left, Severity::Error, &asked);
+        let mut text = Failure::fault(&diagnostics, done.launch.sources());
         findings.append(&mut text.findings);
         // What was not written has been told; its poison differs for that reason alone, and gives no scale to compare by.
         let whole: Vec<String> =
@@ -198,6 +203,7 @@ impl Checked<'_> {
                     // Choices and threads are the first kernel's.
                     let own = CompileOptions { config: Default::default(), block: None, plan: None, ..self.options.clone() };
                     let run = self.run(other, self.made.copy()?, device, (&own, false))?;
+                    self.refuse_partial((what, other), &run, (&empty, &written), &own)?;
                     let is_written = |own: &&String| run.launch.written().any(|name| own.split('[').next() == Some(name));
                     let both: Vec<&String> = written.iter().filter(is_written).collect();
                     if both.is_empty() {
@@ -251,6 +257,31 @@ impl Checked<'_> {
         refuse_idle_trace(self.emulation, &launches)?;
         let ran = Ran { printed: ran.printed + &printed(&launches), ..ran };
         Ok(Done { launch, ran, results: there.on(&Device::Cpu)? })
+    }
+
+    /// Refuses a reference that leaves elements unwritten which both kernels have stores to: of those it says nothing.
+    fn refuse_partial(
+        &self,
+        (what, kernel): (&str, &Kernel),
+        run: &Done,
+        (empty, written): (&[String], &[String]),
+        options: &CompileOptions,
+    ) -> Outcome {
+        let again = |_| {
+            let other = self.made.copy()?;
+            other.arguments.poison_again()?;
+            Ok(self.run(kernel, other, &self.opened.device, (options, false))?.results.arguments)
+        };
+        let left = unwritten::left((run.ran.unwritten.clone(), false), (empty, &[]), &run.results.arguments, again)?;
+        let is_stored = |name: &str| run.launch.written().any(|written| name.split('[').next() == Some(written));
+        let both = |name: &String| written.contains(name) && is_stored(name);
+        match left.unwritten.iter().find(|left| both(&left.name)) {
+            Some(Unwritten { name, count, elements, .. }) => Err(Failure::usage(format!(
+                "`--against {what}` is no reference: it leaves {count} of {elements} elements of `{name}` unwritten\nhelp: `--against-grid` may be too \
+                 small for it"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Elements of a result that are no finite numbers although the kernel makes them of finite inputs as well.

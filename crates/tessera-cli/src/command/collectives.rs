@@ -10,7 +10,7 @@ use tessera::bench::collectives::{
     Collective, CollectiveError, CollectiveSelection, CollectiveSuite, Member, Team, Way, Wired, serve_member, serve_wired,
 };
 use tessera::bench::device::{DeviceTimer, Supervisor, Timing};
-use tessera::bench::{EndRecord, Exit, Mode, Results, Sizes};
+use tessera::bench::{EndRecord, Mode, Results, Sizes};
 use tessera::runtime::ranks::nvlink::NvlinkCommunicator;
 use tessera::runtime::ranks::{Communicator, ExchangeError, Meeting, Nccl, NcclRank, Placement, World};
 use tessera::runtime::{Device, DeviceName, Knobs};
@@ -272,9 +272,7 @@ pub(crate) fn bench(
             println!("{} ranks on {on} of this host", selection.ranks);
         }
         let supervisor = Supervisor { silence: ELSEWHERE, ..Supervisor::default() };
-        let ended = watched((path, supervisor), previous.is_some(), None);
-        // A child that could not begin has said why.
-        let end = ended.map_err(|failure| if path.exists() { failure } else { Failure::silent(Exit::Environment) })?;
+        let end = watched((path, supervisor), previous.is_some(), None)?;
         return further_processes(arguments, mode, (path, supervisor), end).map(Some);
     }
     let end = match place {
@@ -282,6 +280,14 @@ pub(crate) fn bench(
         Place::Cpu | Place::Launched(..) => on_cpu(arguments, &selection, mode, path, previous),
     };
     end.map(Some)
+}
+
+/// Ranks that do not start are the machine's matter, all else the command line's.
+fn not_selected(error: CollectiveError) -> Failure {
+    match error {
+        CollectiveError::Team { .. } => Failure::environment(error),
+        other => Failure::usage(other),
+    }
 }
 
 /// Measures on the CPU in this process.
@@ -294,7 +300,7 @@ fn on_cpu(
 ) -> Result<EndRecord, Failure> {
     let mut ways = ways_on_cpu(arguments, selection.ranks)?;
     ways.extend(baselines(arguments, selection.ranks, "cpu")?);
-    let suite = CollectiveSuite::select(selection, ways).map_err(Failure::usage)?;
+    let suite = CollectiveSuite::select(selection, ways).map_err(not_selected)?;
     measure(&suite, arguments, "cpu", mode, path, previous)
 }
 
@@ -340,7 +346,7 @@ fn on_devices(
     }
     ways.extend(baselines(arguments, ranks, "cuda")?);
     let name = format!("{ranks} x {}", accelerator.name);
-    let suite = CollectiveSuite::select(selection, ways).map_err(Failure::usage)?;
+    let suite = CollectiveSuite::select(selection, ways).map_err(not_selected)?;
     let suite = suite.on_devices(accelerator, available, timing == Timing::GRAPH);
     measure(&suite, arguments, &name, mode, path, previous)
 }
@@ -390,7 +396,7 @@ fn launched(
         return serve_wired(&mut words, &mut member).map(|()| None).map_err(Failure::environment);
     }
     let way = Way::new(name, move || Ok(Box::new(Wired::new(Box::new(words), member)) as Box<dyn Team>));
-    let mut suite = CollectiveSuite::select(selection, vec![way]).map_err(Failure::usage)?;
+    let mut suite = CollectiveSuite::select(selection, vec![way]).map_err(not_selected)?;
     if let Some(driver) = device.driver() {
         let timing = timing(arguments, &Place::Launched(own.clone(), device.clone()))?;
         let (free, _) = driver.context().memory().map_err(Failure::environment)?;

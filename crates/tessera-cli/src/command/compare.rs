@@ -19,6 +19,8 @@ pub(crate) fn compare(arguments: Compare) -> Outcome {
         for change in &comparison.changes {
             println!("{}", serde_json::to_string(change).map_err(Failure::environment)?);
         }
+        // Data are rows alone; what must be known of all of them is told beside them.
+        comparison.notes.iter().for_each(|note| eprintln!("note: {note}"));
     } else {
         println!("{}", comparison_markdown(&comparison));
     }

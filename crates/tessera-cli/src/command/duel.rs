@@ -115,6 +115,8 @@ fn side(letter: &str, word: &str, config: Option<&str>, arguments: &Compare) -> 
     option("sizes", asked.sizes.clone());
     option("grid", asked.grid.clone());
     option("block", asked.block.map(|block| block.to_string()));
+    // Times of kernels that do not agree say nothing: what the other side computes is what this one's results are held to.
+    option("against", if letter == "B" { held_to(&arguments.base, word) } else { None });
     option("config", config.filter(|config| !config.is_empty()).map(str::to_string));
     words.extend([format!("-O{}", asked.level), "--serve".to_string()]);
     let name = match config {
@@ -126,6 +128,22 @@ fn side(letter: &str, word: &str, config: Option<&str>, arguments: &Compare) -> 
         command.args(&before).args(&words);
         command
     }))
+}
+
+/// The kernels that those of the other side stand beside, as its `--against`: those of the same name, or, of two lists that share none, those in
+/// the same place.
+fn held_to(base: &str, new: &str) -> Option<String> {
+    let ((file, first), (_, second)) = (base.rsplit_once("::")?, new.rsplit_once("::")?);
+    let [first, second] = [first, second].map(|names| names.split(',').collect::<Vec<_>>());
+    let shares = second.iter().any(|name| first.contains(name));
+    let beside = |(at, name): (usize, &&str)| match shares {
+        true => if first.contains(name) { *name } else { "" }.to_string(),
+        false => first[at].to_string(),
+    };
+    if !shares && first.len() != second.len() {
+        return None;
+    }
+    Some(format!("{file}::{}", second.iter().enumerate().map(beside).collect::<Vec<_>>().join(",")))
 }
 
 /// Says how far a duel is: a bar on a terminal, a line at each look elsewhere.

@@ -44,59 +44,24 @@ impl Subject {
 
     /// The arrays of an argument with the name of each: one, or a list's items.
     pub(crate) fn arrays(&self, name: &str) -> Vec<(String, &Tensor)> {
-        match self.arguments.0.iter().find(|(own, _)| own == name) {
-            Some((_, Value::Tensor(tensor))) => vec![(name.to_string(), tensor)],
-            Some((_, Value::List(items))) => {
-                items.iter().enumerate().map(|(at, tensor)| (format!("{name}[{at}]"), tensor)).collect()
-            }
-            _ => Vec::new(),
-        }
+        self.arguments.arrays(name)
     }
 
     /// Every array that held nothing when it was made, with its name.
     pub(crate) fn empty(&self) -> Vec<(String, &Tensor)> {
-        let names = self.arguments.0.iter().flat_map(|(name, _)| self.arrays(name));
-        names.filter(|(_, tensor)| tensor.is_poisoned()).collect()
+        self.arguments.empty()
     }
 
     /// The same arguments with a finite number wherever one has none, in memory of their own; `None` where all are finite.
     pub(crate) fn finite(&self) -> Result<Option<Subject>, Failure> {
         let mut is_other = false;
-        let mut finite = |tensor: &Tensor| -> Result<Tensor, Failure> {
-            let copy = tensor.contiguous().map_err(Failure::environment)?;
-            if tensor.is_poisoned() || !tensor.dtype().is_float() {
-                return Ok(copy);
-            }
-            let mut numbers = tensor.to_f64().map_err(Failure::environment)?;
-            if numbers.iter().all(|number| number.is_finite()) {
-                return Ok(copy);
-            }
-            is_other = true;
-            numbers.iter_mut().filter(|number| !number.is_finite()).for_each(|number| *number = 1.0);
-            Tensor::from_f64(tensor.dtype(), tensor.shape(), &numbers).map_err(Failure::environment)
-        };
         let mut arguments = Vec::new();
         for (name, value) in &self.arguments.0 {
-            let value = match value {
-                Value::Tensor(tensor) => Value::Tensor(finite(tensor)?),
-                Value::List(items) => Value::List(items.iter().map(&mut finite).collect::<Result<_, _>>()?),
-                other => other.clone(),
-            };
-            arguments.push((name.clone(), value));
-        }
-        for (_, value) in &mut arguments {
-            if matches!(value, Value::Float(number) if !number.is_finite()) {
-                is_other = true;
-                *value = Value::Float(1.0);
-            }
+            let (finite, was_other) = value.finite().map_err(Failure::environment)?;
+            is_other |= was_other;
+            arguments.push((name.clone(), finite));
         }
         Ok(is_other.then(|| Subject { kernel: self.kernel.clone(), arguments: Made(arguments) }))
-    }
-
-    /// Gives arrays that hold nothing poison of another kind than they were made with, each its own.
-    pub(crate) fn poison_again(&self) -> Result<(), Failure> {
-        let mut each = self.empty().into_iter().enumerate();
-        each.try_for_each(|(position, (_, tensor))| tensor.poison_as(other_poison(position)).map_err(Failure::environment))
     }
 
     /// The same arguments in memory of their own, so that a second run does not see what the first wrote.
@@ -130,6 +95,29 @@ impl Made {
     /// Arguments as a launch takes them.
     pub(crate) fn by_name(&self) -> Vec<(&str, Value)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
+    }
+
+    /// The arrays of an argument with the name of each: one, or a list's items.
+    pub(crate) fn arrays(&self, name: &str) -> Vec<(String, &Tensor)> {
+        match self.0.iter().find(|(own, _)| own == name) {
+            Some((_, Value::Tensor(tensor))) => vec![(name.to_string(), tensor)],
+            Some((_, Value::List(items))) => {
+                items.iter().enumerate().map(|(at, tensor)| (format!("{name}[{at}]"), tensor)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Every array that held nothing when it was made, with its name.
+    pub(crate) fn empty(&self) -> Vec<(String, &Tensor)> {
+        let names = self.0.iter().flat_map(|(name, _)| self.arrays(name));
+        names.filter(|(_, tensor)| tensor.is_poisoned()).collect()
+    }
+
+    /// Gives arrays that hold nothing poison of another kind than they were made with, each its own.
+    pub(crate) fn poison_again(&self) -> Result<(), Failure> {
+        let mut each = self.empty().into_iter().enumerate();
+        each.try_for_each(|(position, (_, tensor))| tensor.poison_as(other_poison(position)).map_err(Failure::environment))
     }
 
     /// The array of a name; `xs[1]` is an item of a list.
@@ -281,7 +269,9 @@ pub(crate) fn compile_options(optimise: &Optimise, block: Option<u32>) -> Result
         let (name, value) = parsed.ok_or_else(|| {
             Failure::usage(format!("`{choice}` is not a choice\nhelp: write `NAME=NUMBER`, such as `BLOCK_M=64`"))
         })?;
-        options.config.insert(name, value);
+        if options.config.insert(name, value).is_some() {
+            return Err(Failure::usage(format!("`--config {choice}`: that choice is made twice\nhelp: leave one out")));
+        }
     }
     if let Some(path) = &optimise.plan {
         let text = std::fs::read_to_string(path).map_err(|error| Failure::environment(format!("`{path}`: {error}")))?;

@@ -80,7 +80,7 @@ pub(crate) fn untuned(lock: &str, key: &Key) -> Failure {
 /// Options that mean the same to `tune`, each with a value.
 const KEPT: [&str; 8] = ["--grid", "--device", "--target", "--sizes", "--precision", "--path", "--rtol", "--atol"];
 /// Options of commands that stand alone.
-const ALONE: [&str; 5] = ["--frozen", "--json", "--keep-going", "--unwatched", "--serve"];
+const ALONE: [&str; 6] = ["--frozen", "--json", "--keep-going", "--unwatched", "--tethered", "--serve"];
 
 /// The `tune` that makes what another command line looks for.
 fn tune_command(arguments: impl Iterator<Item = String>, lock: &Path) -> String {

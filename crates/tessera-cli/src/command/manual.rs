@@ -8,7 +8,9 @@ use crate::arguments::{Arguments, Completions, Manual};
 use crate::failure::{Failure, Outcome};
 
 pub(crate) fn completions(arguments: &Completions) -> Outcome {
-    clap_complete::generate(arguments.shell, &mut Arguments::command(), "tessera", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Arguments::command(), "tessera", &mut script);
+    print!("{}", String::from_utf8_lossy(&script));
     Ok(())
 }
 

@@ -15,6 +15,9 @@ pub(crate) fn report(arguments: Report) -> Outcome {
         return picture(&arguments);
     }
     let sources = arguments.results.iter().map(|path| source(path)).collect::<Result<Vec<_>, _>>()?;
+    if sources.iter().all(|source| source.results.sessions.is_empty()) {
+        return Err(Failure::environment(format!("{}: no session to report on", arguments.results.join(", "))));
+    }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let extension = arguments.output.rsplit_once('.').map_or("", |(_, extension)| extension);
     let text = match extension {

@@ -45,6 +45,15 @@ pub(crate) fn ended(
     }
 }
 
+/// A clause of how a run that was looked at went: `found` is everything that is told below it.
+pub(crate) fn looked_at(checked: bool, found: usize, unlooked: &str) -> String {
+    match (checked, found) {
+        (false, _) => String::new(),
+        (true, 0) => format!(", checked: nothing found{unlooked}"),
+        (true, count) => format!(", checked: {count} found"),
+    }
+}
+
 /// What kernels printed; what a program reads is data alone.
 pub(crate) fn repeat(ran: &Ran, is_json: bool) {
     if is_json { eprint!("{}", ran.printed) } else { print!("{}", ran.printed) }

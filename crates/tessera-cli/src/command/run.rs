@@ -12,7 +12,7 @@ use crate::command::emulation::{open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::findings;
 use crate::command::launch::{Subject, compile_options, grid, kernel_failure, time_limit};
 use crate::command::locking::{told, tuned_json};
-use crate::command::results::{Saves, ended, judged, repeat, show};
+use crate::command::results::{Saves, ended, judged, looked_at, repeat, show};
 use crate::command::{ranks, run_bundle, run_operator, unwritten};
 use crate::failure::{Failure, Outcome, remark, write_text};
 
@@ -75,23 +75,23 @@ pub(crate) fn run(arguments: Run) -> Outcome {
     let again = |otherwise: bool| {
         let other = Subject::read(&arguments.launch.subject, &arguments.launch.arguments)?.locked(&arguments.optimise.locking)?;
         if otherwise {
-            other.poison_again()?;
+            other.arguments.poison_again()?;
         }
         let other = other.on(device)?;
         let launch = other.kernel.prepare(&other.by_name(), grid, &options, device).map_err(kernel_failure)?;
         unwritten::run(&launch, &LaunchOptions { checked: false, ..how })?.map_err(kernel_failure)?;
         opened.launches();
-        Ok(other)
+        Ok(other.arguments)
     };
     let written: Vec<String> = launch.written().flat_map(|name| results.arrays(name)).map(|(name, _)| name).collect();
-    let left = unwritten::left((ran.unwritten, checked), (&empty, &written), &results, again)?;
+    let left = unwritten::left((ran.unwritten, checked), (&empty, &written), &results.arguments, again)?;
     let severity = if checked { Severity::Error } else { Severity::Warning };
-    let (diagnostics, sources) = unwritten::diagnostics(&left, severity, (&subject.kernel, &launch, grid));
+    let diagnostics = unwritten::diagnostics(&left, severity, &unwritten::Launch::of(&subject.kernel, &launch, grid));
     saves.write(|name| results.tensor(name))?;
 
     let [x, y, z] = launch.grid();
     let compile: f64 = launch.stages().iter().map(|stage| stage.time.as_secs_f64()).sum();
-    let found = Failure::fault(&diagnostics, &sources);
+    let found = Failure::fault(&diagnostics, launch.sources());
     let failed = checked && !diagnostics.is_empty() || !opened.judge.passed(&launches);
     if arguments.json {
         let stages: Map<String, Value> =
@@ -105,11 +105,9 @@ pub(crate) fn run(arguments: Run) -> Outcome {
         data.extend(launch.tuned().map(|tuned| ("tuned".to_string(), tuned_json(tuned))));
         return found.and(findings(&launches)).conclude(failed, Some(&json!(data)));
     }
-    let verdict = match (checked, diagnostics.len()) {
-        _ if launch.grid().contains(&0) => "; without blocks, nothing ran".to_string(),
-        (false, _) => String::new(),
-        (true, 0) => format!(", checked: nothing found{}", unlooked(&launch, device, &empty)),
-        (true, count) => format!(", checked: {count} found"),
+    let verdict = match launch.grid().contains(&0) {
+        true => "; without blocks, nothing ran".to_string(),
+        false => looked_at(checked, diagnostics.len() + findings(&launches).len(), unlooked(&launch, device, &empty)),
     };
     println!(
         "{} on {device} ({reason}): grid {x}x{y}x{z}, compiled in {:.2} ms, ran in {:.3} ms{verdict}",

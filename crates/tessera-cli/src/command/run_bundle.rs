@@ -3,14 +3,16 @@
 use std::time::Instant;
 
 use serde_json::json;
-use tessera::runtime::{Device, KernelError, Ran, captured, from_bundle};
+use tessera::ir::{Severity, SourceMap};
+use tessera::runtime::{Device, KernelError, Ran, Tensor, captured, from_bundle};
 
 use crate::arguments::Run;
 use crate::command::bundle::{failure, open as open_bundle};
 use crate::command::emulation::{open, refuse_idle_trace, refuse_unused_seed};
 use crate::command::findings::findings;
 use crate::command::launch::{Made, grid, load, parse, time_limit};
-use crate::command::results::{Saves, ended, judged, repeat, show};
+use crate::command::results::{Saves, ended, judged, looked_at, repeat, show};
+use crate::command::unwritten;
 use crate::failure::{Failure, Outcome};
 use crate::finding::{Class, Finding};
 
@@ -35,8 +37,9 @@ pub(crate) fn run((path, kernel): (&str, &str), arguments: &Run) -> Outcome {
     };
     let there = made.on(&opened.device)?;
     let start = Instant::now();
-    let launch =
-        from_bundle(&bundle, kernel, &there.by_name(), grid(arguments.launch.grid.as_deref())?, device).map_err(failure)?;
+    let grid = grid(arguments.launch.grid.as_deref())?;
+    let launch = from_bundle(&bundle, kernel, &there.by_name(), grid, device).map_err(failure)?;
+    let held_nothing = launch.poisoned();
     let loaded = start.elapsed().as_secs_f64();
     let start = Instant::now();
     let mut file = tempfile::tempfile().map_err(Failure::environment)?;
@@ -46,7 +49,7 @@ pub(crate) fn run((path, kernel): (&str, &str), arguments: &Run) -> Outcome {
     let mut data = judged(&opened, &launches);
     data.insert("kernel".to_owned(), json!(kernel));
     let outcome = match done {
-        Ok(true) => Ok(Ran { printed, unwritten: None }),
+        Ok(true) => Ok(Ran { printed, unwritten: launch.unwritten(&held_nothing).map_err(Failure::environment)? }),
         Ok(false) => {
             device.leave_open();
             let seconds = limit.longest().unwrap_or_default().as_secs_f64();
@@ -69,33 +72,62 @@ pub(crate) fn run((path, kernel): (&str, &str), arguments: &Run) -> Outcome {
     repeat(&ran, arguments.json);
     refuse_idle_trace(&arguments.emulation, &launches)?;
     let results = there.on(&Device::Cpu)?;
-    saves.write(|name| results.tensor(name))?;
+    let checked = opened.sanitizes();
+    let again = |otherwise: bool| {
+        let other = Made(load(&parse(&arguments.launch.arguments)?)?);
+        if otherwise {
+            other.poison_again()?;
+        }
+        let other = other.on(&opened.device)?;
+        let launch = from_bundle(&bundle, kernel, &other.by_name(), grid, device).map_err(failure)?;
+        launch.run_within(limit.longest()).map_err(Failure::environment)?;
+        opened.launches();
+        Ok(other)
+    };
+    let written: Vec<&str> = launch.written().collect();
+    let names = |arrays: Vec<(String, &Tensor)>| arrays.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let (empty, results_of) = (names(made.empty()), written.iter().map(|name| name.to_string()).collect::<Vec<_>>());
+    let left = unwritten::left((ran.unwritten, checked), (&empty, &results_of), &results, again)?;
     let asked = launch.grid();
-    let failed = !opened.judge.passed(&launches);
+    // What it reads is not in a bundle.
+    let about = unwritten::Launch {
+        parameters: Vec::new(),
+        read: written.clone(),
+        written,
+        grid: [asked.x, asked.y, asked.z],
+        asked: grid,
+    };
+    let severity = if checked { Severity::Error } else { Severity::Warning };
+    let diagnostics = unwritten::diagnostics(&left, severity, &about);
+    let found = Failure::fault(&diagnostics, &SourceMap::default());
+    saves.write(|name| results.tensor(name))?;
+    let failed = checked && !diagnostics.is_empty() || !opened.judge.passed(&launches);
     if arguments.json {
         let own = json!({
-            "device": device.name(), "bundle": path, "blocks": [asked.x, asked.y, asked.z], "checked": opened.sanitizes(),
+            "device": device.name(), "bundle": path, "blocks": [asked.x, asked.y, asked.z], "checked": checked,
             "load_s": loaded, "run_s": seconds, "printed": ran.printed,
             "saved": saves.json(),
         });
         data.extend(own.as_object().cloned().unwrap_or_default());
-        return Failure::found(String::new(), findings(&launches)).conclude(failed, Some(&json!(data)));
+        return found.and(findings(&launches)).conclude(failed, Some(&json!(data)));
     }
     println!(
-        "{kernel} of {path} on {} ({}): {}x{}x{} blocks, loaded in {:.2} ms, ran in {:.3} ms",
+        "{kernel} of {path} on {} ({}): {}x{}x{} blocks, loaded in {:.2} ms, ran in {:.3} ms{}",
         device.name(),
         opened.reason,
         asked.x,
         asked.y,
         asked.z,
         loaded * 1e3,
-        seconds * 1e3
+        seconds * 1e3,
+        looked_at(checked, diagnostics.len() + findings(&launches).len(), "")
     );
     for name in launch.written() {
         show(name, results.tensor(name)?)?;
     }
     saves.tell();
-    opened.judge.tell(&launches)
+    opened.judge.tell(&launches)?;
+    found.conclude(failed, None)
 }
 
 /// Options of a compiler, which is not asked.

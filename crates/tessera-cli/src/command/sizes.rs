@@ -79,7 +79,10 @@ fn values(text: &str) -> Result<Vec<u64>, String> {
         .take(MOST_VALUES + 1)
         .collect();
     if values.len() > MOST_VALUES {
-        return Err(format!("more than {MOST_VALUES} values\nhelp: take larger steps: `{text}*2` or `{text}+64`"));
+        return Err(format!(
+            "more than {MOST_VALUES} values\nhelp: take larger steps: `{first}..{last}*2` or `{first}..{last}+{}`",
+            (last - first) / 16
+        ));
     }
     Ok(values)
 }
@@ -130,6 +133,9 @@ fn shapes(text: &str, numbers: &[&str]) -> Result<Shapes, Failure> {
             Some(_) => List::Extents,
         };
         match part.split_once('=') {
+            Some(("variant", _)) if variant.is_some() => {
+                return Err(Failure::usage(format!("`variant` is given twice in `--sizes {text}`")));
+            }
             Some(("variant", word)) => *variant = Some(word.to_string()),
             Some((name, _)) if extents.iter().any(|(known, _)| known == name) || given.iter().any(|(known, _)| known == name) => {
                 return Err(Failure::usage(format!("`{name}` is given twice in `--sizes {text}`")));

@@ -73,11 +73,11 @@ pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, 
         own.push(locking::locked(kernel(&format!("{file}::{name}"))?, &arguments.optimise.locking)?);
     }
     let tolerance = tolerance::asked([arguments.reference.rtol, arguments.reference.atol])?;
-    let others = Others::read(arguments)?;
+    let others = Others::read(arguments, own.len())?;
     let grids = [&arguments.grid, &arguments.reference.against_grid, &arguments.baseline_grid];
     let rows = combinations(arguments.sizes.as_deref(), texts, &grids)?;
     let mut cases: Vec<KernelCase> = Vec::new();
-    for (own, row) in own.iter().flat_map(|own| rows.iter().map(move |row| (own, row))) {
+    for ((at, own), row) in own.iter().enumerate().flat_map(|own| rows.iter().map(move |row| (own, row))) {
         let filled = texts.iter().map(|text| row.argument(text)).collect::<Result<Vec<_>, _>>()?;
         let blocks = |text: &Option<String>| -> Result<LaunchGrid, Failure> {
             grid(text.as_deref().map(|text| row.grid(text)).transpose()?.as_deref())
@@ -85,7 +85,7 @@ pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, 
         let grid = blocks(&arguments.grid)?;
         let other_grid = |text: &Option<String>| if text.is_some() { blocks(text) } else { Ok(grid) };
         let (against, baselines) =
-            others.with_grids(other_grid(&arguments.reference.against_grid)?, other_grid(&arguments.baseline_grid)?);
+            others.of(at, other_grid(&arguments.reference.against_grid)?, other_grid(&arguments.baseline_grid)?);
         cases.push(KernelCase {
             kernel: own.clone(),
             arguments: parse(&filled)?,
@@ -131,12 +131,13 @@ pub(crate) fn combinations(sizes: Option<&str>, texts: &[String], grids: &[&Opti
 
 /// References and baselines of the command line, which are the same in every row but for their grids.
 struct Others {
-    against: Vec<Against>,
+    /// Those of all kernels, or of the one at a position.
+    against: Vec<(Option<usize>, Against)>,
     baselines: Vec<OtherKernel>,
 }
 
 impl Others {
-    fn read(arguments: &Bench) -> Result<Others, Failure> {
+    fn read(arguments: &Bench, kernels: usize) -> Result<Others, Failure> {
         let other = |name: &String, kernel| OtherKernel { name: name.clone(), kernel, grid: LaunchGrid::Auto };
         let against = |text: &String| match named(text)? {
             Named::Kernel(kernel) => Ok(Against::Kernel(other(text, kernel))),
@@ -146,7 +147,23 @@ impl Others {
                 Err(Failure::usage(format!("`--against {text}`: times are of one device\nhelp: {help}")))
             }
         };
-        let against = arguments.reference.against.iter().map(against).collect::<Result<Vec<_>, _>>()?;
+        // `FILE::K,K` has a kernel for each of those that are measured; an empty name has none.
+        let each = |text: &String| -> Result<Vec<(Option<usize>, Against)>, Failure> {
+            let (file, names) = match text.rsplit_once("::") {
+                Some((file, names)) if names.contains(',') => (file, names.split(',').collect::<Vec<_>>()),
+                _ => return Ok(vec![(None, against(text)?)]),
+            };
+            if names.len() != kernels {
+                let help = "name one for all, or one for each";
+                return Err(Failure::usage(format!(
+                    "`--against {text}` has {} kernels for {kernels}\nhelp: {help}",
+                    names.len()
+                )));
+            }
+            let named = names.iter().enumerate().filter(|(_, name)| !name.is_empty());
+            named.map(|(at, name)| Ok((Some(at), against(&format!("{file}::{name}"))?))).collect()
+        };
+        let against = arguments.reference.against.iter().map(each).collect::<Result<Vec<_>, _>>()?.concat();
         let mut baselines: Vec<OtherKernel> = Vec::new();
         for text in &arguments.baseline {
             if !text.contains("::") {
@@ -158,7 +175,7 @@ impl Others {
             }
             baselines.push(other(text, kernel(text)?));
         }
-        let has_kernel = against.iter().any(|against| matches!(against, Against::Kernel(_)));
+        let has_kernel = against.iter().any(|(_, against)| matches!(against, Against::Kernel(_)));
         let idle = [
             ("--against-grid", arguments.reference.against_grid.is_some() && !has_kernel, "--against"),
             ("--baseline-grid", arguments.baseline_grid.is_some() && baselines.is_empty(), "--baseline"),
@@ -171,9 +188,10 @@ impl Others {
         }
     }
 
-    fn with_grids(&self, against_grid: LaunchGrid, baseline_grid: LaunchGrid) -> (Vec<Against>, Vec<OtherKernel>) {
+    fn of(&self, at: usize, against_grid: LaunchGrid, baseline_grid: LaunchGrid) -> (Vec<Against>, Vec<OtherKernel>) {
         let with = |other: &OtherKernel, grid| OtherKernel { grid, ..other.clone() };
-        let against = self.against.iter().map(|against| match against {
+        let own = self.against.iter().filter(|(only, _)| only.is_none_or(|only| only == at));
+        let against = own.map(|(_, against)| match against {
             Against::Kernel(other) => Against::Kernel(with(other, against_grid)),
             array @ Against::Array(..) => array.clone(),
         });

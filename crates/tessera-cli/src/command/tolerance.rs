@@ -1,8 +1,8 @@
 //! How far apart two results of one computation may be, and how far apart they are.
 //!
-//! `|got - want| <= atol + rtol * |want|`. What is not given on the command line comes from the element type: `rtol` is a few units
-//! in the last place (sums may be added up in another order), and `atol` is as much of the median magnitude in an element's row or column
-//! ([`tessera::bench::Allowed`]), so that sums which cancel may be off by what their terms were rounded by, an array of zeros is right for
+//! `|got - want| <= atol + rtol * |want|`. What is not given on the command line comes from the element type
+//! ([`tessera::bench::relative_tolerance`]): `rtol` is what sums differ by that are added up in another order, and `atol` is as large a part of the
+//! median magnitude in an element's row or column ([`tessera::bench::Allowed`]), so that sums which cancel may be off by what their terms were rounded by, an array of zeros is right for
 //! zeros alone, and a few huge elements excuse nothing.
 
 use serde_json::{Value, json};

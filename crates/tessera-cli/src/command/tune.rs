@@ -45,7 +45,8 @@ pub(crate) fn tune(arguments: &Tune) -> Outcome {
     }
     let own = if named(&arguments.launch.subject)?.is_none() { Some(kernel(&arguments.launch.subject)?) } else { None };
     let path = locking::path(arguments.lock.as_deref(), own.as_ref())?;
-    // Read before anything is measured: what cannot be written to later is told now.
+    // Before anything is measured: what cannot be read or written later is told now.
+    Lock::accepts(&path).map_err(kernel_failure)?;
     let lock = Arc::new(Lock::read(&path).map_err(kernel_failure)?);
     let known = lock.entries().clone();
     let cases = cases(arguments, (own.as_ref(), &lock), &options, &opened.device)?;
@@ -239,6 +240,7 @@ fn failure(error: TuneError, tuning: &Tuning<'_>) -> Failure {
         }
         TuneError::NoOrder { .. } => Failure::usage(format!("{error}\nhelp: leave out `--bits stable`")),
         TuneError::Wrong { .. } => Failure::found(format!("error: {error}"), Vec::new()),
+        TuneError::Fault(fault) if fault.status.is_wrong() => Failure::found(format!("error: {}", fault.message), Vec::new()),
         other @ (TuneError::Memory(_) | TuneError::Device(_) | TuneError::Fault(_)) => Failure::environment(other),
     }
 }

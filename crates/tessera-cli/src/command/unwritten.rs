@@ -3,10 +3,10 @@
 //! Where nobody counted, poison tells: a launch whose results show the poison they were made with is done once more, on the same
 //! arguments and another poison. An element that shows both was not written; one that a kernel gave the value of a poison shows one.
 
-use tessera::ir::{Diagnostic, Severity, SourceMap};
+use tessera::ir::{Diagnostic, Severity, Span};
 use tessera::runtime::{Device, Kernel, KernelError, LaunchGrid, LaunchOptions, PreparedLaunch, Ran, Unwritten, captured};
 
-use crate::command::launch::{Subject, other_poison};
+use crate::command::launch::{Made, other_poison};
 use crate::failure::Failure;
 
 /// Runs a launch; what it printed is in the result, on every device.
@@ -24,6 +24,8 @@ pub(crate) fn run(launch: &PreparedLaunch, options: &LaunchOptions) -> Result<Re
 pub(crate) struct Left {
     /// Elements that no block wrote.
     pub(crate) unwritten: Vec<Unwritten>,
+    /// Whether somebody counted them. Poison shows where an element was made of itself, too.
+    is_counted: bool,
     /// Elements that were made of what was in memory before.
     dependent: Vec<Unwritten>,
 }
@@ -34,11 +36,11 @@ pub(crate) struct Left {
 pub(crate) fn left(
     (counted, checked): (Option<Vec<Unwritten>>, bool),
     (empty, written): (&[String], &[String]),
-    results: &Subject,
-    again: impl Fn(bool) -> Result<Subject, Failure>,
+    results: &Made,
+    again: impl Fn(bool) -> Result<Made, Failure>,
 ) -> Result<Left, Failure> {
     if let Some(unwritten) = counted {
-        return Ok(Left { unwritten, dependent: Vec::new() });
+        return Ok(Left { unwritten, is_counted: true, dependent: Vec::new() });
     }
     let mut is_suspect = checked;
     for name in empty.iter().chain(written) {
@@ -73,17 +75,34 @@ pub(crate) fn left(
     Ok(left)
 }
 
-/// What is said of it, at the parameter's place. `asked` is the grid of the command line.
-pub(crate) fn diagnostics(
-    left: &Left,
-    severity: Severity,
-    (kernel, launch, asked): (&Kernel, &PreparedLaunch, LaunchGrid),
-) -> (Vec<Diagnostic>, SourceMap) {
-    let [x, y, z] = launch.grid();
+/// A launch, as far as it says something about what it left.
+pub(crate) struct Launch<'a> {
+    /// Where the kernel's text names its parameters; nothing is known of a kernel that was compiled beforehand.
+    pub(crate) parameters: Vec<(&'a str, Span)>,
+    /// Names of what the kernel has stores to, lists' items with their numbers or without.
+    pub(crate) written: Vec<&'a str>,
+    /// The same of what it may read.
+    pub(crate) read: Vec<&'a str>,
+    /// Blocks.
+    pub(crate) grid: [u32; 3],
+    /// The grid of the command line.
+    pub(crate) asked: LaunchGrid,
+}
+
+impl<'a> Launch<'a> {
+    pub(crate) fn of(kernel: &'a Kernel, launch: &'a PreparedLaunch, asked: LaunchGrid) -> Launch<'a> {
+        let (written, read) = (launch.written().collect(), launch.read().collect());
+        Launch { parameters: kernel.parameters(), written, read, grid: launch.grid(), asked }
+    }
+}
+
+/// What is said of it, at the parameter's place.
+pub(crate) fn diagnostics(left: &Left, severity: Severity, launch: &Launch<'_>) -> Vec<Diagnostic> {
+    let [x, y, z] = launch.grid;
     let place = |name: &str, id: &'static str, message: String| {
         let own = name.split('[').next().unwrap_or(name);
-        match kernel.parameters().into_iter().find(|(parameter, _)| *parameter == own) {
-            Some((_, span)) => Diagnostic::error(id, span, message),
+        match launch.parameters.iter().find(|(parameter, _)| *parameter == own) {
+            Some((_, span)) => Diagnostic::error(id, *span, message),
             None => Diagnostic::bare(id, message),
         }
     };
@@ -96,8 +115,14 @@ pub(crate) fn diagnostics(
     });
     let told = left.unwritten.iter().map(|Unwritten { name, count, elements, index }| {
         let own = name.split('[').next().unwrap_or(name);
-        let has_store = launch.written().any(|written| written == own);
+        let is_among = |names: &[&str]| names.iter().any(|other| *other == own || *other == name);
+        let has_store = is_among(&launch.written);
+        let may_be_itself = !left.is_counted && has_store && is_among(&launch.read);
         let message = match count == elements {
+            _ if may_be_itself => format!(
+                "{count} of {elements} elements of `{name}` show what was in memory before, the first is {name}{index:?}: they were not written, or \
+                 made of it"
+            ),
             true if !has_store => format!("`{name}` was given as `empty`, and the kernel has no store to `{own}`"),
             true => format!("no element of `{name}` was written, of {elements}"),
             false => format!("{count} of {elements} elements of `{name}` were not written, the first is {name}{index:?}"),
@@ -112,10 +137,10 @@ pub(crate) fn diagnostics(
         if !has_store {
             return diagnostic.help(format!("give what is only read contents: {contents}")).severity(severity);
         }
-        if let LaunchGrid::Blocks(_) = asked {
+        if let LaunchGrid::Blocks(_) = launch.asked {
             diagnostic = diagnostic.help("`--grid` may be too small for the array, or the tiles of a block");
         }
         diagnostic.help(format!("where only a part is to be written, give the array contents: {contents}")).severity(severity)
     });
-    (told.chain(dependent).collect(), launch.sources().clone())
+    told.chain(dependent).collect()
 }

@@ -105,9 +105,14 @@ fn array_type(scanner: &mut Scanner, dtype: DType) -> Parsed<ArgType> {
     let shape: Vec<Extent> = scanner.extents()?.into_iter().map(|(_, extent)| extent).collect();
     let (mut align, mut lines, mut index) = (16_u32, None, IndexType::I32);
     let mut written: Option<Vec<Extent>> = None;
+    let mut given: Vec<String> = Vec::new();
     while scanner.take(";") {
         let start = scanner.mark();
         let option = scanner.word();
+        if given.contains(&option) {
+            return Err(scanner.error(start, format!("`{option}` is given twice")).help("leave one out").into());
+        }
+        given.push(option.clone());
         match option.as_str() {
             "align" => align = alignment(scanner)?,
             "lines" => lines = Some(alignment(scanner)?),

@@ -137,6 +137,14 @@ impl Lock {
         CompileOptions { searched: true, config: entry.config.clone().into_iter().collect(), plan, ..options.clone() }
     }
 
+    /// Refuses a path to which nothing can be written, before anything is measured for it. Its folder is made.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn accepts(path: impl AsRef<Path>) -> Result<(), KernelError> {
+        file::accepts(path.as_ref())
+    }
+
     /// Puts entries into a lockfile, in the place of those that were there for the same keys. The file is replaced as a whole; tuners that write
     /// at once wait for each other.
     ///
