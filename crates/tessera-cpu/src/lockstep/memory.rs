@@ -133,6 +133,7 @@ impl Machine<'_> {
         let source = self.shared(data.one(0), data.span)?;
         let size = scalar_bytes(self.func.ty(data.one(1)));
         let lanes = self.lanes(data.one(1), data.span)?;
+        self.decides(lanes, active, data.span, "an index")?;
         let mut first = source.first.to_vec();
         for thread in active.iter() {
             let index = lanes.get_signed(thread, size);
@@ -265,7 +266,9 @@ impl Machine<'_> {
     fn element(&self, shape: &[u32], strides: &[i64], indices: &[Value], thread: usize, span: Span) -> Ran<i64> {
         let mut at = 0;
         for (axis, &value) in indices.iter().enumerate() {
-            let index = self.lanes(value, span)?.get_signed(thread, scalar_bytes(self.func.ty(value)));
+            let lanes = self.lanes(value, span)?;
+            self.decides(lanes, &Mask::of([thread]), span, "an index")?;
+            let index = lanes.get_signed(thread, scalar_bytes(self.func.ty(value)));
             self.inside(index, shape[axis], axis, thread, span)?;
             at += index * strides[axis];
         }
@@ -313,6 +316,7 @@ impl Machine<'_> {
     pub(super) fn store_element(&mut self, data: &OpData, active: &Mask) -> Ran<()> {
         let size = scalar_bytes(self.func.ty(data.one(0)));
         let lanes = self.lanes(data.one(0), data.span)?.clone();
+        self.decides(&lanes, active, data.span, "this store")?;
         let element = |thread: usize| &lanes.bytes()[thread * size..(thread + 1) * size];
         if let Data::Registers(number) = *self.data(data.one(1), data.span)? {
             let (shape, len) = (self.registers[number].shape.clone(), self.registers[number].len);
