@@ -27,6 +27,14 @@ impl Kind {
     pub(crate) fn reads(self) -> bool {
         matches!(self, Kind::Read | Kind::Look)
     }
+
+    /// As those take it whom its order does not reach.
+    pub(crate) fn unordered(self) -> Kind {
+        match self {
+            Kind::Read | Kind::Look => Kind::Read,
+            Kind::Write | Kind::Atomic => Kind::Write,
+        }
+    }
 }
 
 /// An access to some bytes.

@@ -21,6 +21,10 @@ pub(crate) fn run(module: &Module, grid: [u32; 3], data: &mut [Data], checked: b
         Ok(program) => program,
         Err(diagnostic) => panic!("{}", diagnostic.render(&module.sources, false)),
     };
+    run_program(&program, grid, data, checked)
+}
+
+pub(crate) fn run_program(program: &lockstep::Program, grid: [u32; 3], data: &mut [Data], checked: bool) -> Result<(), Fault> {
     let args: Vec<Arg> = data
         .iter_mut()
         .map(|data| match data {

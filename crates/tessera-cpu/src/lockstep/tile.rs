@@ -69,7 +69,7 @@ impl Machine<'_> {
                 self.scatter(&to, self.common(&to, active, data.span)?, &tile);
             }
             TileOp::LoadElement {} => self.load_element(data, active)?,
-            TileOp::StoreElement { .. } => self.store_element(data, active)?,
+            &TileOp::StoreElement { relaxed } => self.store_element(data, relaxed, active)?,
             TileOp::LoadVector { .. } => self.load_vector(data, active)?,
             TileOp::StoreVector { .. } => self.store_vector(data, active)?,
             // SAFETY: passed on.
