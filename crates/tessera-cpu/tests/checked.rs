@@ -103,6 +103,21 @@ fn blocks_that_touch_the_same_bytes() {
 }
 
 #[test]
+fn updates_whose_order_reaches_no_other_block() {
+    let update = |scope: &str| {
+        let body = format!(
+            "  %one = constant {{value=f32(1.0)}} : tile<f32>\n  %old, %k = atomic_rmw_tko %o, %one {{order=relaxed, scope={scope}, mode=addf}} : tile<f32>, token\n"
+        );
+        program(8, 8, "", &body)
+    };
+    let mut data = [Data::of(&[0.0_f32; 8]), Data::of(&[0.0_f32; 8])];
+    launch(&update("device"), [2, 1, 1], &mut data);
+    assert_eq!(data[1].read::<f32>()[0], 2.0);
+    launch(&update("block"), [1, 1, 1], &mut data);
+    assert_eq!(report(&update("block"), 2, 8, 8), ("cpu-conflict".into(), vec![LINES + 2; 2]));
+}
+
+#[test]
 fn tiles_and_pointers_outside() {
     let tile = program(
         16,
