@@ -22,12 +22,14 @@
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
+use tessera_ir::uniformity::is_per_thread;
 use tessera_ir::{
     Diagnostic, Func, Level, Module, Pass, PassFailure, PassManager, PrintAfter, Sharing, SourceId, caught, verify,
 };
 use tessera_lang::{ArgType, LowerOptions, ParsedFile, lower_with_notes};
 
 use crate::choices::refuse_without_effect;
+use crate::passes::barrier_optimization;
 use crate::pipeline::OptLevel;
 use crate::tiling::{Grid, OperandFacts, tile_and_schedule};
 
@@ -96,6 +98,15 @@ impl Compiled {
     /// The kernel.
     pub fn func(&self) -> &Func {
         &self.module.funcs[0]
+    }
+
+    /// The kernel as lock-step runs it: where its threads have programs of their own, with the barriers that a device gets where they share memory without one.
+    pub fn in_lockstep(&self) -> Func {
+        let mut func = self.func().clone();
+        if is_per_thread(&func) {
+            barrier_optimization::complete(&mut func);
+        }
+        func
     }
 }
 

@@ -9,10 +9,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tessera_compile::target::{TargetKernel, lower};
-use tessera_compile::{CompileOptions, Compiled, OptLevel, compile_for, compile_module, generate};
+use tessera_compile::{CompileOptions, Compiled, OptLevel, compile, compile_for, compile_module, generate};
 use tessera_emu::{LaunchOptions, Sanitize, Schedule};
 use tessera_ir::text::print_module;
 use tessera_ir::{Const, Module, Op, OpKind, PassManager, ScheduleOp, SharedType, TileOp, Type, verify};
+use tessera_lang::{ArgType, parse_file};
 use tessera_ops::Fill;
 use tessera_types::{Arch, DType, FloatFormat, Overflow, Rounding};
 
@@ -183,6 +184,75 @@ fn products_left_in_flight_keep_their_meaning() {
     assert!(print_module(&optimised).contains("[%f] {pending=1}"), "{}", print_module(&optimised));
     let data = [array(DType::BF16, &[128, 64], 1), Data::zeros(DType::F32, &[64, 64])];
     keeps_meaning(module, Arch::Sm90a, [1, 1, 1], &data).unwrap_or_else(|why| panic!("{why}"));
+}
+
+/// Barriers of a kernel's own between blocks that wait for each other: before one thread releases what all have done, and behind its acquire. The kernel,
+/// threads of a block, its blocks, and what its arrays hold before and after.
+type Handed = (&'static str, u32, u32, [Vec<i32>; 3], [Vec<i32>; 3]);
+
+fn handed() -> [Handed; 2] {
+    let numbers = |count: i32| (0..count).collect::<Vec<i32>>();
+    let last = r#"
+@tessera.kernel
+def kernel(z: Tensor["N", int32], flag: Tensor["F", int32], y: Tensor["M", int32]):
+    last = tile.alloc_shared[int32](1)
+    t = tile.thread_id()
+    z[tile.linear_id()] += 5
+    tile.barrier()
+    if t == 0:
+        last[0] = tile.atomic_add(flag[0], 1, order="acq_rel")
+    tile.barrier()
+    if last[0] == tile.num_blocks() - 1:
+        for i in range(t, z.shape[0], tile.block_size()):
+            y[i] = z[z.shape[0] - 1 - i]
+"#;
+    let flag = r#"
+@tessera.kernel
+def kernel(z: Tensor["N", int32], flag: Tensor["F", int32], y: Tensor["M", int32]):
+    t = tile.thread_id()
+    if tile.block_id() == 0:
+        z[t] += 5
+        tile.barrier()
+        if t == 0:
+            tile.store(flag[0], 1, order="release")
+    else:
+        if t == 0:
+            while tile.load(flag[0], order="acquire") == 0:
+                pass
+        tile.barrier()
+        y[t] = z[z.shape[0] - 1 - t]
+"#;
+    let summed = |count: i32| (0..count).map(|i| i + 5).collect::<Vec<i32>>();
+    let turned = |count: i32| (0..count).rev().map(|i| i + 5).collect::<Vec<i32>>();
+    [
+        (last, 96, 3, [numbers(288), vec![0], vec![0; 288]], [summed(288), vec![3], turned(288)]),
+        (flag, 96, 2, [numbers(96), vec![0], vec![0; 96]], [summed(96), vec![1], turned(96)]),
+    ]
+}
+
+#[test]
+fn barriers_of_threads_hand_over_what_one_of_them_releases_and_acquires() {
+    for (source, block, blocks, before, after) in handed() {
+        let file = parse_file("kernel.py", source);
+        let args: Vec<(String, ArgType)> =
+            ["z", "flag", "y"].map(|name| (name.to_string(), ArgType::array(DType::I32, 1))).into();
+        for level in OptLevel::ALL {
+            let options = CompileOptions { block: Some(block), level, ..CompileOptions::default() };
+            let compiled = compile(&file, "kernel", &args, &options)
+                .unwrap_or_else(|found| panic!("{}", found[0].render(&file.sources, false)));
+            let device = compile_for(&compiled, Arch::Sm90a, level).unwrap_or_else(|found| panic!("{}", found[0].message));
+            let data = |numbers: &Vec<i32>| Data::codes(DType::I32, &[numbers.len() as i64], |i| numbers[i] as u64);
+            let wanted = after.each_ref().map(data);
+            let plain = LaunchOptions { sanitize: Sanitize::ALL, ..LaunchOptions::default() };
+            let random = (1..9).map(|seed| LaunchOptions { schedule: Schedule::Random, seed, ..plain.clone() });
+            for options in schedules().into_iter().chain(random) {
+                let how = format!("-{level}, {:?} {}", options.schedule, options.seed);
+                let mut found = before.each_ref().map(data);
+                run_with(options, &device.kernel, [blocks, 1, 1], &mut found).unwrap_or_else(|why| panic!("{how}: {why}"));
+                assert_eq!(differs(&wanted, &found, 0.0), None, "{how}\n{}", device.kernel.ptx());
+            }
+        }
+    }
 }
 
 // --- the library

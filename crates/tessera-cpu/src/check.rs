@@ -1,7 +1,7 @@
 //! What checked execution remembers: undetermined elements, and how memory was touched.
 //!
 //! Every element of every buffer and every register has a mark: 0 for a determined value, else the number of a [`Cause`], the place
-//! where the value was left undetermined. Marks spread through operations, but not through what comes out the same whatever the value is
+//! where the value was left undetermined: by a load, or by a division by zero. Marks spread through operations, but not through what comes out the same whatever the value is
 //! ([`combined`]); one that reaches a store, a branch or an address is reported with its cause. What blocks do to each other's bytes is in
 //! `touched`.
 
@@ -21,6 +21,8 @@ pub(crate) type Marks = Option<Vec<u8>>;
 enum Cause {
     Padding(Span),
     Uninitialised(Span),
+    /// By zero.
+    Division(Span),
 }
 
 /// The state of a checked launch.
@@ -80,10 +82,18 @@ impl Check {
         self.cause(Cause::Padding(span))
     }
 
-    pub(crate) fn scalar(&mut self, op: LaneOp, dst: Reg, src: &[Reg; 3], values: [u64; 3]) {
+    pub(crate) fn scalar(&mut self, op: LaneOp, dst: Reg, src: &[Reg; 3], values: [u64; 3], span: Span) {
         // Unused operands name register 0, the first argument or a constant: never marked.
         let marks = src.map(|reg| self.registers[reg.0 as usize]);
-        self.registers[dst.0 as usize] = combined(op, &marks, |operand| values[operand]);
+        self.registers[dst.0 as usize] = self.result(op, &marks, |operand| values[operand], span);
+    }
+
+    /// The mark of a result, given its operands' marks and what they are.
+    pub(crate) fn result(&mut self, op: LaneOp, marks: &[u8], value: impl Fn(usize) -> u64, span: Span) -> u8 {
+        match combined(op, marks, &value) {
+            0 if op.divisor().is_some_and(|width| value(1) & width.mask() == 0) => self.cause(Cause::Division(span)),
+            mark => mark,
+        }
     }
 
     pub(crate) fn move_register(&mut self, dst: Reg, src: Reg) {
@@ -172,6 +182,7 @@ impl Check {
             Some(Cause::Uninitialised(cause)) => diagnostic
                 .also(*cause, "this load reads memory that nothing was written to")
                 .help("write the array before it is read"),
+            Some(Cause::Division(cause)) => return division(*cause, span, reached),
             None => diagnostic,
         })
     }
@@ -235,12 +246,12 @@ impl Check {
 }
 
 /// The mark of a result: the worst of the operands that it depends on, given what they are.
-pub(crate) fn combined(op: LaneOp, marks: &[u8], value: impl Fn(usize) -> u64) -> u8 {
+fn combined(op: LaneOp, marks: &[u8], value: impl Fn(usize) -> u64) -> u8 {
     let worst = || marks.iter().copied().fold(0, u8::max);
     match op {
         LaneOp::Select(_) => marks[0].max(marks[if value(0) & 1 != 0 { 1 } else { 2 }]),
         LaneOp::Int(op, width, signed) => {
-            let all = u64::MAX >> (64 - 8 * width.bytes());
+            let all = width.mask();
             match settling(op, width, signed) {
                 Some(bits) if (0..2).any(|operand| marks[operand] == 0 && value(operand) & all == bits & all) => 0,
                 _ => worst(),
@@ -248,6 +259,12 @@ pub(crate) fn combined(op: LaneOp, marks: &[u8], value: impl Fn(usize) -> u64) -
         }
         _ => worst(),
     }
+}
+
+/// What comes of a division by zero, and what it decides.
+pub(crate) fn division(cause: Span, span: Span, reached: &str) -> Box<Diagnostic> {
+    let diagnostic = Diagnostic::error("cpu-division", cause, "division by zero").label("the divisor is zero");
+    Box::new(diagnostic.also(span, format!("what comes of it reaches {reached}")))
 }
 
 /// The bits of an operand with which the result is the same whatever the other one is.

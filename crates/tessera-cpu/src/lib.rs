@@ -12,7 +12,8 @@
 //!   narrow floats are kept in `f32` and rounded once.
 //! - Hardware approximations (`approx`, `full`) are computed to full precision. `tf32` operands of products are rounded to
 //!   nearest even.
-//! - Shift counts of the width or more shift everything out; checked launches report them. Division by zero is always reported.
+//! - Shift counts of the width or more shift everything out; checked launches report them.
+//! - A quotient or remainder by zero is all ones, before a quotient is rounded, as on GPUs; checked launches report the division where it decides something.
 //! - Memory is only touched inside the arguments and allocations of the launch: every other access is reported, checked or not.
 
 #![allow(clippy::collapsible_if, clippy::collapsible_match, reason = "a condition with a binding of its own stands by itself")]

@@ -473,6 +473,8 @@ pub(crate) enum Inst {
         dtype: DType,
         len: usize,
         origin: Option<u16>,
+        /// Other blocks' updates of the same memory are in an order with it.
+        strong: bool,
         ordered: bool,
         op: Op,
         span: Span,

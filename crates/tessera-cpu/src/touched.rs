@@ -27,6 +27,14 @@ impl Kind {
     pub(crate) fn reads(self) -> bool {
         matches!(self, Kind::Read | Kind::Look)
     }
+
+    /// As those take it whom its order does not reach.
+    pub(crate) fn unordered(self) -> Kind {
+        match self {
+            Kind::Read | Kind::Look => Kind::Read,
+            Kind::Write | Kind::Atomic => Kind::Write,
+        }
+    }
 }
 
 /// An access to some bytes.
@@ -238,7 +246,7 @@ impl Touched {
         };
         let names = [name(self.block), name(clash.by)];
         conflict("block", kind, [span, self.spans.of(clash.span)], names, clash.what)
-            .help("give each block bytes of its own, or use atomics")
+            .help("give each block bytes of its own, or use atomics of scope `device`")
             .into()
     }
 }
@@ -248,7 +256,7 @@ pub(crate) fn conflict(noun: &str, kind: Kind, places: [Span; 2], names: [String
     let what = match kind {
         Kind::Read | Kind::Look => format!("reads memory that another {noun} writes"),
         Kind::Write => format!("writes memory that another {noun} touches"),
-        Kind::Atomic => format!("updates memory that another {noun} touches without atomics"),
+        Kind::Atomic => format!("updates memory that another {noun} touches without atomics that reach it"),
     };
     let message = format!("{} {what}, and nothing orders the two", names[0]);
     Diagnostic::error("cpu-conflict", places[0], message).label("here").also(places[1], format!("it {earlier} by {}", names[1]))

@@ -103,6 +103,21 @@ fn blocks_that_touch_the_same_bytes() {
 }
 
 #[test]
+fn updates_whose_order_reaches_no_other_block() {
+    let update = |scope: &str| {
+        let body = format!(
+            "  %one = constant {{value=f32(1.0)}} : tile<f32>\n  %old, %k = atomic_rmw_tko %o, %one {{order=relaxed, scope={scope}, mode=addf}} : tile<f32>, token\n"
+        );
+        program(8, 8, "", &body)
+    };
+    let mut data = [Data::of(&[0.0_f32; 8]), Data::of(&[0.0_f32; 8])];
+    launch(&update("device"), [2, 1, 1], &mut data);
+    assert_eq!(data[1].read::<f32>()[0], 2.0);
+    launch(&update("block"), [1, 1, 1], &mut data);
+    assert_eq!(report(&update("block"), 2, 8, 8), ("cpu-conflict".into(), vec![LINES + 2; 2]));
+}
+
+#[test]
 fn tiles_and_pointers_outside() {
     let tile = program(
         16,
@@ -144,24 +159,25 @@ fn zero_divisors_shifts_promises_and_steps() {
     let with = |body: &str| program(16, 16, "", body);
     let store = "  %f = itof %r : tile<f32>\n  %w = store_ptr_tko %o, %f : token\n";
     let cases = [
-        (format!("  %r = divi %i, %z {{rounding=zero}} : tile<i32>\n{store}"), "cpu-division", 1),
+        (format!("  %r = divi %i, %z {{rounding=zero}} : tile<i32>\n{store}"), "cpu-division", &[1, 3][..]),
         (
             "  %n = iota : tile<8xi32>\n  %m = iota : tile<8xi32>\n  %d = remi %n, %m : tile<8xi32>\n  %f = itof %d : tile<8xf32>\n  %w = store_view_tko %f, %op, [%i] : token\n".to_string(),
             "cpu-division",
-            3,
+            &[3, 5],
         ),
-        (format!("  %k = constant {{value=i32(32)}} : tile<i32>\n  %r = shli %i, %k : tile<i32>\n{store}"), "cpu-shift", 2),
-        (format!("  %r = assume %i {{predicate=bounded(1, ?)}} : tile<i32>\n{store}"), "cpu-assumption", 1),
+        (format!("  %k = constant {{value=i32(32)}} : tile<i32>\n  %r = shli %i, %k : tile<i32>\n{store}"), "cpu-shift", &[2]),
+        (format!("  %r = assume %i {{predicate=bounded(1, ?)}} : tile<i32>\n{store}"), "cpu-assumption", &[1]),
         (
             "  %q = assume %x {predicate=div_by(65536)} : tile<ptr<f32>>\n  %e = offset %q, %z : tile<ptr<f32>>\n".to_string(),
             "cpu-assumption",
-            1,
+            &[1],
         ),
-        ("  %c = cmpi %i, %z {predicate=ne} : tile<i1>\n  assert %c {message=\"not block 0\"}\n".to_string(), "cpu-assert", 2),
-        ("  for %z, %z, %z, [] (%q: tile<i32>) {\n    continue []\n  }\n".to_string(), "cpu-step", 1),
+        ("  %c = cmpi %i, %z {predicate=ne} : tile<i1>\n  assert %c {message=\"not block 0\"}\n".to_string(), "cpu-assert", &[2]),
+        ("  for %z, %z, %z, [] (%q: tile<i32>) {\n    continue []\n  }\n".to_string(), "cpu-step", &[1]),
     ];
-    for (body, id, line) in cases {
-        assert_eq!(report(&with(&body), 1, 16, 16), (id.into(), vec![LINES + line]), "{body}");
+    for (body, id, lines) in cases {
+        let lines = lines.iter().map(|line| LINES + line).collect();
+        assert_eq!(report(&with(&body), 1, 16, 16), (id.into(), lines), "{body}");
     }
 }
 

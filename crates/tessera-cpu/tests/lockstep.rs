@@ -21,6 +21,10 @@ pub(crate) fn run(module: &Module, grid: [u32; 3], data: &mut [Data], checked: b
         Ok(program) => program,
         Err(diagnostic) => panic!("{}", diagnostic.render(&module.sources, false)),
     };
+    run_program(&program, grid, data, checked)
+}
+
+pub(crate) fn run_program(program: &lockstep::Program, grid: [u32; 3], data: &mut [Data], checked: bool) -> Result<(), Fault> {
     let args: Vec<Arg> = data
         .iter_mut()
         .map(|data| match data {
@@ -710,4 +714,58 @@ fn a_thread_acquires_what_another_block_released() {
     let mut data = arrays(&[7_i32, 0, 0, 0, 0, 0], &[0_i32; 1], 0);
     launch(&function("i32", "i32", 1, "", body), [5, 1, 1], &mut data);
     assert_eq!(data[0].read::<i32>(), [7, 8, 9, 10, 11, 12]);
+}
+
+#[test]
+fn quotients_by_zero_in_threads() {
+    // Threads divide by their number modulo 2.
+    let head = "
+  %t = tile.thread_id : tile<i32>
+  %zero = constant {value=i32(0)} : tile<i32>
+  %one = constant {value=i32(1)} : tile<i32>
+  %by = andi %t, %one : tile<i32>
+  %odd = cmpi %by, %zero {predicate=ne} : tile<i1>
+  %q = divi %t, %by {rounding=zero} : tile<i32>
+  %mine = offset %x, %t : tile<ptr<i32>>
+";
+    let text = |body: &str| function("i32", "i32", 1, "", &format!("{head}{body}  return"));
+    let data = || arrays(&[7_i32; 32], &[0_i32; 1], 0);
+    let stored = text("  %w = store_ptr_tko %mine, %q : token\n");
+    let mut unchecked = data();
+    run(&parse(&stored), [1, 1, 1], &mut unchecked, false).unwrap_or_else(|_| panic!("it gives a value"));
+    assert_eq!(unchecked[0].read::<i32>()[..4], [-1, 1, -1, 3]);
+    for (body, reached) in [
+        ("  %w = store_ptr_tko %mine, %q : token\n", "this store"),
+        ("  %s = tile.alloc_shared {align=16} : shared<32xi32>\n  tile.store_element %q, %s, [%t]\n", "this store"),
+        ("  %s = tile.alloc_shared {align=16} : shared<32xi32>\n  tile.store_element %t, %s, [%q]\n", "an index"),
+        ("  %p = offset %x, %q : tile<ptr<i32>>\n  %v, %k = load_ptr_tko %p : tile<i32>, token\n", "an address"),
+        ("  %old, %k = atomic_rmw_tko %mine, %q {order=relaxed, scope=device, mode=add} : tile<i32>, token\n", "this update"),
+        (
+            "  %c = cmpi %q, %one {predicate=gt} : tile<i1>\n  if %c () {\n    yield []\n  } () {\n    yield []\n  }\n",
+            "a branch or a loop's bounds",
+        ),
+        (
+            "  %near = tile.shuffle %q, %one {mode=xor} : tile<i32>\n  %w = store_ptr_tko %mine, %near, mask=%odd : token\n",
+            "this store",
+        ),
+        (
+            "  %all = tile.warp_reduce %q {combine=max} : tile<i32>\n  %w = store_ptr_tko %mine, %all, mask=%odd : token\n",
+            "this store",
+        ),
+    ] {
+        let (id, shown) = fails(&text(body), &mut data());
+        assert_eq!(id, "cpu-division", "{shown}");
+        assert!(shown.contains(&format!("what comes of it reaches {reached}")), "{shown}");
+    }
+    // What decides nothing: a side that is not taken, a factor that is zero, threads that take no part.
+    for body in [
+        "  %s = select %odd, %q, %t : tile<i32>\n  %w = store_ptr_tko %mine, %s : token\n",
+        "  %s = muli %by, %q : tile<i32>\n  %w = store_ptr_tko %mine, %s : token\n",
+        "  %w = store_ptr_tko %mine, %q, mask=%odd : token\n",
+        "  if %odd () {\n    %w = store_ptr_tko %mine, %q : token\n    yield []\n  } () {\n    yield []\n  }\n",
+    ] {
+        let mut data = data();
+        launch(&text(body), [1, 1, 1], &mut data);
+        assert_eq!(data[0].read::<i32>()[1], 1);
+    }
 }

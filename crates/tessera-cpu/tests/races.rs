@@ -1,7 +1,9 @@
 //! Races of per-thread programs: what checked launches in lock-step report, and what they let pass.
 
+use tessera_cpu::lockstep;
+
 use crate::harness::Data;
-use crate::lockstep::{arrays, function, launch, parse, run};
+use crate::lockstep::{arrays, function, launch, parse, run_program};
 
 /// A program of 4 warps whose threads do this with `%x` of 128 elements. `%t` is the thread, `%b` the block, `%first` true in thread 0, and `%own` a number
 /// of each thread that `%x` does not hold.
@@ -25,24 +27,26 @@ fn data() -> Vec<Data> {
     arrays(&[0_i32; 128], &[0_i32; 1], 0)
 }
 
+/// What comes of the program in so many blocks. It has all its barriers.
+fn ran(body: &str, blocks: u32, data: &mut [Data]) -> Result<(), (&'static str, String)> {
+    let module = parse(&program(body));
+    let prepared = lockstep::Program::prepare(&module, &module.funcs[0]).unwrap_or_else(|found| panic!("{}", found.message));
+    let outcome = run_program(&prepared.with_all_barriers(), [blocks, 1, 1], data, true);
+    outcome.map_err(|fault| (fault.diagnostic.id, fault.diagnostic.render(&module.sources, false)))
+}
+
 /// Not reported in so many blocks; what is left in `x`.
 fn clean(body: &str, blocks: u32) -> Vec<i32> {
     let mut data = data();
-    launch(&program(body), [blocks, 1, 1], &mut data);
+    ran(body, blocks, &mut data).unwrap_or_else(|(_, text)| panic!("{text}"));
     data[0].read()
 }
 
 /// What is reported in so many blocks.
 fn race(body: &str, blocks: u32) -> String {
-    let module = parse(&program(body));
-    match run(&module, [blocks, 1, 1], &mut data(), true) {
-        Ok(()) => panic!("nothing was reported\n{body}"),
-        Err(fault) => {
-            let text = fault.diagnostic.render(&module.sources, false);
-            assert_eq!(fault.diagnostic.id, "cpu-conflict", "{text}");
-            text
-        }
-    }
+    let Err((id, text)) = ran(body, blocks, &mut data()) else { panic!("nothing was reported\n{body}") };
+    assert_eq!(id, "cpu-conflict", "{text}");
+    text
 }
 
 /// Thread 0 alone does this.
@@ -60,6 +64,10 @@ fn threads_of_several_blocks() {
     assert_eq!(clean(&same, 4)[0], 127);
     let update = "    %old, %w = atomic_rmw_tko %x, %one {order=relaxed, scope=device, mode=add} : tile<i32>, token\n";
     assert_eq!(clean(&in_first(update), 4)[0], 4);
+    // What reaches no other block is in order among the threads of one.
+    let near = "  %old, %w = atomic_rmw_tko %x, %one {order=relaxed, scope=block, mode=add} : tile<i32>, token\n";
+    assert_eq!(clean(near, 1)[0], 128);
+    assert!(race(near, 2).contains("block (1, 0, 0)"));
     let read = "    %v, %k = load_ptr_tko %x : tile<i32>, token\n";
     assert!(race(&in_first(&format!("{update}{read}")), 2).contains("without atomics"));
 }
@@ -168,4 +176,34 @@ fn lanes_of_a_warp() {
   %w = store_ptr_tko %x, %t, mask=%early : token
 ";
     assert_eq!(clean(warp, 1)[0], 31);
+}
+
+#[test]
+fn shared_memory() {
+    let with = |body: &str| format!("  %s = tile.alloc_shared {{align=16}} : shared<128xi32>\n{body}");
+    let turn = |between: &str| {
+        with(&format!(
+            "  tile.store_element %t, %s, [%t]\n{between}  %v = tile.load_element %s, [%from] : tile<i32>\n  %w = store_ptr_tko %mine, %v : token\n"
+        ))
+    };
+    assert_eq!(clean(&turn("  tile.barrier\n"), 2)[..2], [127, 126]);
+    let text = race(&turn(""), 1);
+    assert!(text.contains("thread 0 reads memory that another thread writes") && text.contains("by thread 127"), "{text}");
+    // One element, with numbers of their own and with the same.
+    let text = race(&with("  tile.store_element %t, %s, [%zero]\n"), 1);
+    assert!(text.contains("writes memory that another thread touches"), "{text}");
+    clean(&with("  tile.store_element %last, %s, [%zero]\n"), 1);
+    clean(&with("  tile.store_element %t, %s, [%zero] {relaxed=true}\n"), 1);
+    // Counts that are read, added to and written, and counts that are added to at once.
+    let cleared = "  tile.store_element %zero, %s, [%t]\n  tile.barrier\n";
+    let count = "  %v = tile.load_element %s, [%zero] : tile<i32>\n  %u = addi %v, %one : tile<i32>\n  tile.store_element %u, %s, [%zero]\n";
+    assert!(race(&with(&format!("{cleared}{count}")), 1).contains("it is read here by thread"));
+    let update = "  %old = tile.atomic_element %one, %s, [%zero] {mode=add} : tile<i32>\n";
+    clean(&with(&format!("{cleared}{update}")), 1);
+    let read = "  %v = tile.load_element %s, [%zero] : tile<i32>\n";
+    clean(&with(&format!("{cleared}{update}  tile.barrier\n{read}")), 1);
+    race(&with(&format!("{cleared}{update}{read}")), 1);
+    // What the block before did to its own. A program that the compiler still puts barriers into is not looked at.
+    clean(&turn("  tile.barrier\n"), 4);
+    launch(&program(&turn("")), [1, 1, 1], &mut data());
 }

@@ -3,7 +3,7 @@
 use tessera_cpu::RunOptions;
 
 use crate::checked::{LINES, program, report};
-use crate::harness::{Data, fault, launch};
+use crate::harness::{Data, fault, launch, parse, try_launch};
 
 /// One block that loads 5 elements as a tile `%t` of 8, with `%in` true for those inside; `%n` counts.
 fn ragged(body: &str) -> String {
@@ -64,6 +64,55 @@ fn what_one_operand_settles_depends_on_no_other() {
     let bytes =
         "  %tb = trunci %ti : tile<8xi8>\n  %ones = constant {value=i8(1)} : tile<8xi8>\n  %mb = ori %tb, %ones : tile<8xi8>\n";
     reported(&format!("{bytes}  %m = exti %mb {{signedness=signed}} : tile<8xi32>\n{numbers}"));
+}
+
+#[test]
+fn a_quotient_by_zero_is_all_ones_and_is_reported_where_it_decides() {
+    // -3 to 4 by zero.
+    let head = "  %zeros = constant {value=i32(0)} : tile<8xi32>
+  %three = constant {value=i32(3)} : tile<8xi32>
+  %n = iota : tile<8xi32>
+  %d = subi %n, %three : tile<8xi32>
+";
+    let put = |value: &str| format!("  %f = itof {value} : tile<8xf32>\n  %w = store_view_tko %f, %op, [%z] : token\n");
+    for (op, want) in [
+        ("divi %d, %zeros {rounding=zero}", [-1.0; 8]),
+        ("divi %d, %zeros {signedness=unsigned, rounding=zero}", [-1.0; 8]),
+        ("divi %d, %zeros {rounding=negative_inf}", [-2.0, -2.0, -2.0, -1.0, -1.0, -1.0, -1.0, -1.0]),
+        ("divi %d, %zeros {rounding=positive_inf}", [-1.0, -1.0, -1.0, -1.0, 0.0, 0.0, 0.0, 0.0]),
+        ("remi %d, %zeros", [-1.0; 8]),
+    ] {
+        let text = program(8, 8, "", &format!("{head}  %q = {op} : tile<8xi32>\n{}", put("%q")));
+        let mut data = [Data::of(&[0.0_f32; 8]), Data::of(&[0.0_f32; 8])];
+        try_launch(&parse(&text), [1, 1, 1], &mut data, &RunOptions::default()).unwrap_or_else(|_| panic!("{op}"));
+        assert_eq!(data[1].read::<f32>(), want, "{op}");
+        assert_eq!(report(&text, 1, 8, 8), ("cpu-division".into(), vec![LINES + 5, LINES + 7]), "{op}");
+    }
+    // Every second divisor is zero, and what comes of it is not taken; what lies outside the array is not stored.
+    let mixed = "  %n = iota : tile<8xi32>
+  %one = constant {value=i32(1)} : tile<8xi32>
+  %by = andi %n, %one : tile<8xi32>
+  %q = divi %n, %by {rounding=zero} : tile<8xi32>
+";
+    let fine = |size: usize, body: &str, want: &[f32]| {
+        let mut data = [Data::of(&vec![1.0_f32; size]), Data::of(&vec![0.0_f32; size])];
+        launch(&program(size, size, "", body), [1, 1, 1], &mut data);
+        assert_eq!(data[1].read::<f32>(), want, "{body}");
+    };
+    let odd = "  %none = constant {value=i32(0)} : tile<8xi32>
+  %odd = cmpi %by, %none {predicate=ne} : tile<8xi1>
+  %s = select %odd, %q, %n : tile<8xi32>
+";
+    fine(8, &format!("{mixed}{odd}{}", put("%s")), &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+    assert_eq!(report(&program(8, 8, "", &format!("{mixed}{}", put("%q"))), 1, 8, 8).0, "cpu-division");
+    let padded = "  %t, %a = load_view_tko %xp, [%z] : tile<8xf32>, token
+  %ti = ftoi %t {rounding=nearest_int_to_zero} : tile<8xi32>
+  %q = divi %ti, %ti {rounding=zero} : tile<8xi32>
+";
+    let text = program(5, 5, ", padding=zero", &format!("{padded}{}", put("%q")));
+    let mut data = [Data::of(&[3.0_f32; 5]), Data::of(&[0.0_f32; 5])];
+    launch(&text, [1, 1, 1], &mut data);
+    assert_eq!(data[1].read::<f32>(), [1.0; 5]);
 }
 
 #[test]

@@ -329,14 +329,14 @@ fn remember(path: &mut [Choice], depth: usize, steps: &mut BTreeMap<Who, Vec<usi
     // The latest conflicting step that this one did not have to follow.
     let mut reversible = None;
     for (earlier, choice) in path[..depth].iter().enumerate().rev() {
-        if choice.chosen == who || !choice.footprint.conflicts(&footprint) {
+        if choice.chosen == who || !choice.footprint.precedes(&footprint) {
             continue;
         }
         let position = steps.get(&choice.chosen).map_or(0, |list| list.partition_point(|&at| at <= earlier));
         // What a step has made possible follows it too.
         let made_possible = !choice.enabled.contains(&who) && path[earlier + 1].enabled.contains(&who);
         let follows = made_possible || clock.get(&choice.chosen).is_some_and(|&known| known >= position);
-        if !follows && reversible.is_none() {
+        if !follows && reversible.is_none() && choice.footprint.conflicts(&footprint) {
             reversible = Some(earlier);
         }
         for (&other, &known) in &choice.clock {

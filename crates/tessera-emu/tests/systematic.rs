@@ -126,6 +126,31 @@ fn barriers_leave_no_choice() {
 }
 
 #[test]
+fn arrivals_at_a_barrier_are_one_order() {
+    // Thread 0 takes a number, which its block's four warps read behind a barrier, and writes the block's number there.
+    let body = "mov.u64 %e0, box;\ncvt.u32.u64 %r0, %e0;\nmov.u32 %r1, 0;\nsetp.eq.u32 %p0, %t, 0;\n\
+                @%p0 atom.global.add.u32 %r1, [%d], 1;\n@%p0 st.shared.u32 [%r0], %r1;\nbar.sync 0;\nld.shared.u32 %r2, [%r0];\n\
+                mul.wide.u32 %e1, %r2, 4;\nadd.u64 %e1, %d, %e1;\nadd.u32 %r3, %b, 1;\n@%p0 st.global.u32 [%e1+4], %r3;\nbar.sync 0;";
+    let ran = explore(body, 1, 128);
+    let explored = ran.report.explored.unwrap();
+    assert_eq!((explored.executions, explored.pruned, explored.outcomes, explored.complete), (1, 0, 1, true));
+    // Of two blocks either comes first.
+    let ran = explore(body, 2, 128);
+    let explored = ran.report.explored.unwrap();
+    assert_eq!((explored.executions, explored.outcomes, explored.complete), (2, 2, true));
+    assert_eq!(ran.kinds(), [FindingKind::Nondeterministic]);
+    // Warps that end early are not waited for, whenever they end.
+    let early = format!("setp.ge.u32 %p2, %t, 64;\n@%p2 exit;\n{body}");
+    let explored = explore(&early, 1, 128).report.explored.unwrap();
+    assert_eq!((explored.executions, explored.outcomes, explored.complete), (1, 1, true));
+    // Four warps come to a barrier for two: who meets whom decides.
+    let pairs = "setp.lt.u32 %p0, %t, 64;\nbar.red.popc.u32 %r0, 1, 64, %p0;\nshr.u32 %r1, %t, 5;\nmul.wide.u32 %e0, %r1, 4;\n\
+                 add.u64 %e0, %d, %e0;\nand.b32 %r2, %t, 31;\nsetp.eq.u32 %p1, %r2, 0;\n@%p1 st.global.u32 [%e0], %r0;";
+    let explored = explore(pairs, 1, 128).report.explored.unwrap();
+    assert!(explored.complete && explored.outcomes == 2, "{explored:?}");
+}
+
+#[test]
 fn a_copy_arrives_before_or_behind_a_read_that_does_not_wait() {
     let body = |wait: &str| {
         format!(

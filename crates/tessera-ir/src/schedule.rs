@@ -122,9 +122,9 @@ dialect! {
     MulI = "muli" (lhs, rhs) { overflow: Overflow } -> One : Elementwise(Int), Pure, [Commutative];
     /// Upper half of the unsigned product.
     MulHiI = "mulhii" (lhs, rhs) {} -> One : Elementwise(Int), Pure, [Commutative];
-    /// Quotient; `rounding` is `zero`, `negative_inf` or `positive_inf`. A zero divisor is an error.
+    /// Quotient; `rounding` is `zero`, `negative_inf` or `positive_inf`. By zero it is all ones before it is rounded (checked execution reports its use).
     DivI = "divi" (lhs, rhs) { signedness: Signedness, rounding: Rounding } -> One : Elementwise(Int), MayTrap;
-    /// Remainder with the dividend's sign. A zero divisor is an error.
+    /// Remainder with the dividend's sign. By zero it is all ones (checked execution reports its use).
     RemI = "remi" (lhs, rhs) { signedness: Signedness } -> One : Elementwise(Int), MayTrap;
     /// Larger of two.
     MaxI = "maxi" (lhs, rhs) { signedness: Signedness } -> One : Elementwise(Int), Pure, [Commutative];

@@ -400,8 +400,8 @@ impl Kernel {
             let mut order = order_of_sums(compiled.func(), None);
             let code = match arch {
                 None if compiled.func().level == Level::Tile => {
-                    let program = lockstep::Program::prepare(&compiled.module, compiled.func());
-                    Code::Threads(Box::new(program.map_err(|error| self.rejected(vec![error]))?))
+                    let program = lockstep::Program::prepare(&compiled.module, &compiled.in_lockstep());
+                    Code::Threads(Box::new(program.map_err(|error| self.rejected(vec![error]))?.with_all_barriers()))
                 }
                 None => {
                     let program = Program::prepare(&compiled.module, compiled.func());

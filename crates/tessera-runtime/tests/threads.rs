@@ -618,3 +618,41 @@ def product(a: Tensor[\"M\", \"K\", fp32], b: Tensor[\"K\", \"N\", fp32], c: Ten
         assert!(product.contains(wide), "no {wide}: {product}");
     }
 }
+
+#[test]
+fn threads_that_share_memory_at_once_are_told_in_lockstep() {
+    let launched = |body: &str| {
+        let source = format!(
+            "import tessera\nfrom tessera import Tensor, tile\n\n@tessera.kernel\ndef k(v: Tensor[\"N\", int32], y: Tensor[\"M\", int32]):\n    t = tile.thread_id()\n{body}"
+        );
+        let v = Tensor::from_vec(&[256], (0..256).map(|i| i * 7 % 16).collect::<Vec<i32>>()).unwrap();
+        let y = Tensor::zeros(DType::I32, &[64]).unwrap();
+        let args = vec![("v", Value::Tensor(v)), ("y", Value::Tensor(y.clone()))];
+        let options = CompileOptions { block: Some(64), ..CompileOptions::default() };
+        launch(&source, "k", &args, [1, 1, 1], &options, &Device::Cpu).map(|()| y.to_f64().unwrap())
+    };
+    let told = |body: &str, line: u32| {
+        let error = launched(body).expect_err("threads race");
+        assert!(error.contains("cpu-conflict") && error.contains(&format!("kernel.py:{line}:")), "{error}");
+        assert!(error.contains("thread ") && error.contains("another thread"), "{error}");
+    };
+    // One element with as many values as threads.
+    told("    s = tile.alloc_shared[int32](1)\n    s[0] = t\n    tile.barrier()\n    y[t] = s[0]\n", 8);
+    // Counts that are read, added to and written, in a loop whose rounds differ between threads; with atomics they are right.
+    let count = |add: &str| {
+        format!(
+            "    s = tile.alloc_shared[int32](16)\n    if t < 16:\n        s[t] = 0\n    tile.barrier()\n    for i in range(t, v.shape[0], tile.block_size()):\n        {add}\n    tile.barrier()\n    if t < 16:\n        y[t] = s[t]\n"
+        )
+    };
+    told(&count("s[v[i]] += 1"), 12);
+    let counts = launched(&count("tile.atomic_add(s[v[i]], 1)")).unwrap();
+    assert_eq!(counts[..16], [16.0; 16]);
+    // Where all come by, the compiler puts the barriers that are missing.
+    let turned = launched("    s = tile.alloc_shared[int32](64)\n    s[t] = t\n    y[t] = s[63 - t]\n    s[t] = y[t]\n    y[t] = s[t] + s[63 - t]\n").unwrap();
+    assert_eq!(turned, [63.0; 64]);
+    // Where some come, it cannot.
+    told(
+        "    s = tile.alloc_shared[int32](64)\n    s[t] = t\n    tile.barrier()\n    if t < 40:\n        s[t] = 1\n        y[t] = s[39 - t]\n",
+        12,
+    );
+}

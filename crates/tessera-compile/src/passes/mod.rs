@@ -5,7 +5,7 @@ use tessera_ir::{Pass, bug};
 
 use crate::tile;
 
-mod barrier_optimization;
+pub(crate) mod barrier_optimization;
 mod canonicalise;
 mod constant_fold;
 mod count_loops;

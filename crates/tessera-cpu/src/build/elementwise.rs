@@ -212,6 +212,11 @@ impl Builder<'_> {
             });
         }
         let lane = match (dtype, op) {
+            // Truth values by 1 and by 0.
+            (DType::B1, IntOp::Div | IntOp::DivFloor | IntOp::DivCeil) => {
+                self.lane(LaneOp::Int(IntOp::And, width, signed), &lanes, bytes)
+            }
+            (DType::B1, IntOp::Rem) => self.lane(LaneOp::Int(IntOp::Xor, width, signed), &[lanes[0], lanes[0]], bytes),
             (DType::I4, IntOp::MulHi) => {
                 let product = self.lane(LaneOp::Int(IntOp::Mul, Int::B8, false), &lanes, 1);
                 let four = Lane::Reg(self.constant(4));

@@ -243,7 +243,8 @@ impl Builder<'_> {
     }
 
     pub(super) fn reduce_view(&mut self, data: &OpData, mode: AtomicMode, ordered: Ordered) -> Built<()> {
-        let access = self.access(data.one(0), data.group(1))?;
+        let mut access = self.access(data.one(0), data.group(1))?;
+        access.strong = ordered.reaches_blocks();
         if access.dtype.bits() < 8 && !access.dtype.is_byte_bool() {
             return Err(self.refuse("cpu-packed-pointer", "elements that share bytes can't be updated atomically"));
         }
@@ -373,6 +374,7 @@ impl Builder<'_> {
             dtype,
             len,
             origin,
+            strong: ordered.reaches_blocks(),
             ordered: ordered.tells_blocks(),
             op: self.op,
             span,

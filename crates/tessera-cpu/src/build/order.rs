@@ -65,11 +65,17 @@ impl Ordered {
         Ordered { order, scope: scope.into() }
     }
 
-    fn reaches_blocks(self) -> bool {
+    /// Its order holds among the threads of all blocks.
+    pub(crate) fn reaches_blocks(self) -> bool {
         match self.scope {
             Some(MemoryScope::Block) => false,
             Some(MemoryScope::Device | MemoryScope::System) | None => true,
         }
+    }
+
+    /// It is in no order that others see.
+    pub(crate) fn is_weak(self) -> bool {
+        self.order == MemoryOrder::Weak
     }
 
     /// Other blocks may wait for it, or it for them.

@@ -24,7 +24,8 @@ impl Machine<'_> {
     /// # Safety
     /// As for [`Machine::run`].
     pub(super) unsafe fn atomic(&mut self, inst: &Inst) -> Ran<()> {
-        let Inst::Atomic { addresses, value, compare, mask, old, mode, dtype, len, origin, ordered, span, .. } = inst else {
+        let Inst::Atomic { addresses, value, compare, mask, old, mode, dtype, len, origin, strong, ordered, span, .. } = inst
+        else {
             return Ok(());
         };
         let bytes = dtype.unpacked_bytes();
@@ -56,7 +57,8 @@ impl Machine<'_> {
                     check.element(&marks.addresses, i, *span, "an address")?;
                     check.element(&marks.value, i, *span, "this update")?;
                     check.element(&marks.compare, i, *span, "this update")?;
-                    check.touch(Touch { kind: Kind::Atomic, address, bytes, value: None, span: *span })?;
+                    let kind = if *strong { Kind::Atomic } else { Kind::Write };
+                    check.touch(Touch { kind, address, bytes, value: None, span: *span })?;
                 }
                 // SAFETY: the address was checked and is aligned.
                 unsafe {
@@ -97,7 +99,8 @@ impl Machine<'_> {
         each_element(&window, 0, len, |k, place| {
             let Some((address, bytes)) = place else { return };
             if let Some(check) = check {
-                let touch = Touch { kind: Kind::Atomic, address, bytes, value: None, span: access.span };
+                let kind = if access.strong { Kind::Atomic } else { Kind::Write };
+                let touch = Touch { kind, address, bytes, value: None, span: access.span };
                 let fine = check.element(&marks, k, access.span, "this update").and_then(|()| check.touch(touch));
                 if result.is_ok() {
                     result = fine.map(|_| ());

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::marks::Stored;
 use super::reduce::Lanes;
 use super::view::{Window, fill};
-use super::{Machine, Ran, assertion, assumption, division, holds, mask, shift};
+use super::{Machine, Ran, assertion, assumption, holds, mask, shift};
 use crate::check::Marks;
 use crate::kernels::tape;
 use crate::lanes::{self, Strips};
@@ -198,9 +198,7 @@ impl Machine<'_> {
                             *to = frame.strip(from);
                         }
                         let strips = Strips { dst, src: operands, len: count };
-                        if !lanes::apply(self.launch.isa, *op, strips) {
-                            return Err(division(node.span));
-                        }
+                        lanes::apply(self.launch.isa, *op, strips);
                         dst
                     }
                     NodeKind::Load { addresses, mask, padding, origin, .. } => {

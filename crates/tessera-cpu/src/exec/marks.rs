@@ -6,7 +6,7 @@ use tessera_ir::{Diagnostic, Span};
 use super::group::{Frame, Params, Stretch, walk};
 use super::view::Window;
 use super::{Machine, Ran};
-use crate::check::{Check, Marks, combined};
+use crate::check::{Check, Marks};
 use crate::lanes::LaneOp;
 use crate::plan::{Access, Fetch, Node, NodeKind, Reg, Sink};
 use crate::touched::{Kind, Touch};
@@ -24,7 +24,7 @@ impl Machine<'_> {
             },
             NodeKind::Fetch(Fetch::Param(position)) => param_marks(frame.params, *position, stretch),
             NodeKind::Fetch(fetch) => fetched_marks(check, fetch, stretch, |reg| registers[reg.0 as usize]),
-            NodeKind::Op(op, src) => combined_marks(frame, *op, src, stretch.count),
+            NodeKind::Op(op, src) => combined_marks(check, frame, (*op, src, of.span), stretch.count),
             NodeKind::Load { addresses, mask, padding, strong, .. } => {
                 let kind = if *strong { Kind::Look } else { Kind::Read };
                 loaded_marks(check, frame, (of, kind), [Some(*addresses), *mask, *padding], stretch.count)?
@@ -71,9 +71,9 @@ fn param_marks(params: &Params<'_>, position: u8, Stretch { start, count }: Stre
 }
 
 /// Marks of a result.
-fn combined_marks(frame: &Frame<'_>, op: LaneOp, src: &[u16], count: usize) -> Marks {
+fn combined_marks(check: &mut Check, frame: &Frame<'_>, (op, src, span): (LaneOp, &[u16], Span), count: usize) -> Marks {
     let sources: Vec<&Marks> = src.iter().map(|&s| &frame.marks[s as usize]).collect();
-    if sources.iter().all(|marks| marks.is_none()) {
+    if op.divisor().is_none() && sources.iter().all(|marks| marks.is_none()) {
         return None;
     }
     let mut of = vec![0; src.len()];
@@ -81,9 +81,10 @@ fn combined_marks(frame: &Frame<'_>, op: LaneOp, src: &[u16], count: usize) -> M
         for (to, marks) in of.iter_mut().zip(&sources) {
             *to = marks.as_ref().map_or(0, |marks| marks[k]);
         }
-        combined(op, &of, |operand| value(frame, src[operand], k))
+        check.result(op, &of, |operand| value(frame, src[operand], k), span)
     };
-    Some((0..count).map(element).collect())
+    let marks: Vec<u8> = (0..count).map(element).collect();
+    marks.iter().any(|&mark| mark != 0).then_some(marks)
 }
 
 /// The bits of an element of a node's strip.

@@ -156,15 +156,13 @@ impl<'a> Machine<'a> {
                             len: 1,
                         };
                         // SAFETY: registers hold a lane in their low bytes.
-                        if !unsafe { lanes::apply(self.launch.isa, *op, strips) } {
-                            return Err(division(*span));
-                        }
+                        unsafe { lanes::apply(self.launch.isa, *op, strips) };
                         bits
                     }
                 };
                 self.set(*dst, bits);
                 if let Some(check) = self.check.as_mut() {
-                    check.scalar(*op, *dst, src, [a, b, c]);
+                    check.scalar(*op, *dst, src, [a, b, c], *span);
                 }
             }
             Inst::BlockId { dst, axis } => self.set(*dst, u64::from(self.block[*axis as usize])),
@@ -457,10 +455,6 @@ fn assumption(predicate: &Assumption, bits: u64, bytes: u8, span: Span) -> Box<D
 fn assertion(message: &str, span: Span) -> Box<Diagnostic> {
     let shown = if message.is_empty() { "assertion failed".to_string() } else { format!("assertion failed: {message}") };
     Box::new(Diagnostic::error("cpu-assert", span, shown))
-}
-
-fn division(span: Span) -> Box<Diagnostic> {
-    Box::new(Diagnostic::error("cpu-division", span, "division by zero").label("the divisor is zero"))
 }
 
 fn shift(count: u64, bits: u8, span: Span) -> Box<Diagnostic> {

@@ -1,4 +1,4 @@
-//! Integer lanes: wrapping arithmetic, division that reports zero divisors, comparisons, widths.
+//! Integer lanes: wrapping arithmetic, comparisons, widths.
 
 use tessera_ir::attrs::Predicate;
 
@@ -49,19 +49,22 @@ macro_rules! lane {
             #[inline(always)] fn mul_high(self, other: Self) -> Self {
                 ((self as $unsigned as $wide * other as $unsigned as $wide) >> $ty::BITS) as Self
             }
-            #[inline(always)] fn div(self, other: Self) -> Self { self.wrapping_div(other) }
-            #[inline(always)] fn rem(self, other: Self) -> Self { self.wrapping_rem(other) }
+            // By zero: all ones, as GPUs have it.
+            #[inline(always)] fn div(self, other: Self) -> Self { if other == 0 { !0 } else { self.wrapping_div(other) } }
+            #[inline(always)] fn rem(self, other: Self) -> Self { if other == 0 { !0 } else { self.wrapping_rem(other) } }
             #[inline(always)] fn div_floor(self, other: Self) -> Self {
-                let (quotient, rest) = (self.wrapping_div(other), self.wrapping_rem(other));
+                let quotient = self.div(other);
+                let rest = self.wrapping_sub(quotient.wrapping_mul(other));
                 #[allow(unused_comparisons, reason = "never true for unsigned lanes")]
                 let down = rest != 0 && ((rest < 0) != (other < 0));
-                if down { quotient - 1 } else { quotient }
+                if down { quotient.wrapping_sub(1) } else { quotient }
             }
             #[inline(always)] fn div_ceil(self, other: Self) -> Self {
-                let (quotient, rest) = (self.wrapping_div(other), self.wrapping_rem(other));
+                let quotient = self.div(other);
+                let rest = self.wrapping_sub(quotient.wrapping_mul(other));
                 #[allow(unused_comparisons, reason = "never true for unsigned lanes")]
                 let up = rest != 0 && ((rest < 0) == (other < 0));
-                if up { quotient + 1 } else { quotient }
+                if up { quotient.wrapping_add(1) } else { quotient }
             }
             // Counts of the width or more: all bits leave, as in PTX.
             #[inline(always)] fn shl(self, count: Self) -> Self {
@@ -93,13 +96,13 @@ lane! {
 }
 
 #[inline(always)]
-pub(super) unsafe fn arithmetic(op: IntOp, width: Int, signed: bool, s: Strips) -> bool {
+pub(super) unsafe fn arithmetic(op: IntOp, width: Int, signed: bool, s: Strips) {
     // SAFETY: the lanes have the width stated.
     unsafe { by_type!(width, signed, of_type, op, s) }
 }
 
 #[inline(always)]
-unsafe fn of_type<T: Lane>(op: IntOp, s: Strips) -> bool {
+unsafe fn of_type<T: Lane>(op: IntOp, s: Strips) {
     // SAFETY: passed on from `arithmetic`; unary operations read the first operand only.
     unsafe {
         let (d, a) = (s.dst::<T>(), s.src::<T>(0));
@@ -117,25 +120,12 @@ unsafe fn of_type<T: Lane>(op: IntOp, s: Strips) -> bool {
             IntOp::Xor => map2(d, a, s.src::<T>(1), T::xor),
             IntOp::Abs => map(d, a, T::abs),
             IntOp::Neg => map(d, a, |a| T::ZERO.sub(a)),
-            IntOp::Div => return divide(d, a, s.src::<T>(1), T::div),
-            IntOp::DivFloor => return divide(d, a, s.src::<T>(1), T::div_floor),
-            IntOp::DivCeil => return divide(d, a, s.src::<T>(1), T::div_ceil),
-            IntOp::Rem => return divide(d, a, s.src::<T>(1), T::rem),
+            IntOp::Div => map2(d, a, s.src::<T>(1), T::div),
+            IntOp::DivFloor => map2(d, a, s.src::<T>(1), T::div_floor),
+            IntOp::DivCeil => map2(d, a, s.src::<T>(1), T::div_ceil),
+            IntOp::Rem => map2(d, a, s.src::<T>(1), T::rem),
         }
     }
-    true
-}
-
-/// False where a divisor was zero.
-#[inline(always)]
-fn divide<T: Lane>(dst: &mut [T], a: &[T], b: &[T], f: impl Fn(T, T) -> T) -> bool {
-    let mut zeros = false;
-    for ((d, &a), &b) in dst.iter_mut().zip(a).zip(b) {
-        let zero = b == T::ZERO;
-        zeros |= zero;
-        *d = if zero { T::ZERO } else { f(a, b) };
-    }
-    !zeros
 }
 
 #[inline(always)]

@@ -44,6 +44,11 @@ impl Int {
         }
     }
 
+    /// The bits of the lane.
+    pub(crate) fn mask(self) -> u64 {
+        u64::MAX >> (64 - 8 * self.bytes())
+    }
+
     /// Bytes of the lane.
     pub(crate) fn bytes(self) -> usize {
         match self {
@@ -214,6 +219,16 @@ pub(crate) enum Isa {
     Avx512,
 }
 
+impl LaneOp {
+    /// The width of an integer divisor, which is the second operand.
+    pub(crate) fn divisor(self) -> Option<Int> {
+        match self {
+            LaneOp::Int(IntOp::Div | IntOp::DivFloor | IntOp::DivCeil | IntOp::Rem, width, _) => Some(width),
+            _ => None,
+        }
+    }
+}
+
 impl Isa {
     /// The loops that go with the level in use.
     pub(crate) fn detect() -> Isa {
@@ -253,11 +268,11 @@ impl Strips {
     }
 }
 
-/// Applies the operation to every lane; false where an integer divisor was zero (its lanes then hold zero).
+/// Applies the operation to every lane.
 ///
 /// # Safety
 /// Operands and destination hold `len` aligned lanes of the operation's types, and the destination overlaps no operand.
-pub(crate) unsafe fn apply(isa: Isa, op: LaneOp, strips: Strips) -> bool {
+pub(crate) unsafe fn apply(isa: Isa, op: LaneOp, strips: Strips) {
     // SAFETY: the features were detected; the rest is the caller's promise.
     unsafe {
         match isa {
@@ -272,20 +287,20 @@ pub(crate) unsafe fn apply(isa: Isa, op: LaneOp, strips: Strips) -> bool {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,f16c")]
-unsafe fn avx2(op: LaneOp, strips: Strips) -> bool {
+unsafe fn avx2(op: LaneOp, strips: Strips) {
     // SAFETY: passed on.
     unsafe { body(op, strips) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,f16c")]
-unsafe fn avx512(op: LaneOp, strips: Strips) -> bool {
+unsafe fn avx512(op: LaneOp, strips: Strips) {
     // SAFETY: passed on.
     unsafe { body(op, strips) }
 }
 
 #[inline(always)]
-unsafe fn body(op: LaneOp, s: Strips) -> bool {
+unsafe fn body(op: LaneOp, s: Strips) {
     // SAFETY: each arm reads the lane types that its operation states.
     unsafe {
         match op {
@@ -296,7 +311,7 @@ unsafe fn body(op: LaneOp, s: Strips) -> bool {
             LaneOp::PowInt(width, exponent) => float::pow_int(width, exponent, s),
             LaneOp::FloatCmp(predicate, nan, Float::F32) => float::compare::<f32>(predicate, nan, s),
             LaneOp::FloatCmp(predicate, nan, Float::F64) => float::compare::<f64>(predicate, nan, s),
-            LaneOp::Int(op, width, signed) => return integer::arithmetic(op, width, signed, s),
+            LaneOp::Int(op, width, signed) => integer::arithmetic(op, width, signed, s),
             LaneOp::IntCmp(predicate, width, signed) => integer::compare(predicate, width, signed, s),
             LaneOp::Select(1) => select::<u8>(s),
             LaneOp::Select(2) => select::<u16>(s),
@@ -317,7 +332,6 @@ unsafe fn body(op: LaneOp, s: Strips) -> bool {
             LaneOp::Offset(width, bytes) => integer::offset(width, bytes, s),
         }
     }
-    true
 }
 
 #[inline(always)]

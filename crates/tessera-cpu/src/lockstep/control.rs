@@ -15,6 +15,9 @@ use super::value::{Buffer, Data};
 use crate::exec::Ran;
 use crate::pace::around;
 
+/// What a condition decides.
+const BRANCH: &str = "a branch or a loop's bounds";
+
 /// A region that a role is in.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
@@ -73,6 +76,7 @@ impl Machine<'_> {
         match kind {
             ScheduleOp::If {} => {
                 let lanes = self.lanes(data.one(0), data.span)?;
+                self.decides(lanes, active, data.span, BRANCH)?;
                 let then = Mask::of(active.iter().filter(|&thread| lanes.get(thread, 1) & 1 != 0));
                 let kind = Kind::Then { op, other: active.without(&then) };
                 self.roles[role].frames.push(Frame { block: data.regions[0], at: 0, active: then, kind });
@@ -154,6 +158,7 @@ impl Machine<'_> {
         let size = scalar_bytes(self.func.ty(data.one(0)));
         let read = |position: usize| -> Ran<Vec<i128>> {
             let lanes = self.lanes(data.one(position), data.span)?;
+            self.decides(lanes, active, data.span, BRANCH)?;
             let number = |thread: usize| match unsigned {
                 true => i128::from(lanes.get(thread, size)),
                 false => i128::from(lanes.get_signed(thread, size)),

@@ -103,7 +103,7 @@ impl Machine<'_> {
         }
         if let Some(races) = &mut self.races {
             let read: Vec<Part> = parts.iter().map(|&(thread, address, _)| Part { thread, address, value: None }).collect();
-            races.touch(Common { kind: Kind::Read, bytes, span: data.span }, &read)?;
+            races.touch(Common { kind: Kind::Read, reaches_blocks: false, bytes, span: data.span }, &read)?;
         }
         let copy = Copy::Elements { allocation: shared.allocation, parts, bytes, span: data.span };
         self.roles[role].copies.open.push(copy);
@@ -189,6 +189,10 @@ impl Machine<'_> {
                 }
             }
             Copy::Elements { allocation, parts, bytes, span } => {
+                let count = bytes / self.allocations[*allocation].size();
+                let each = |&(thread, _, element): &(usize, u64, usize)| (0..count).map(move |i| (thread, element + i));
+                let elements: Vec<(usize, usize)> = parts.iter().flat_map(each).collect();
+                self.watch_shared(*allocation, (Kind::Write, *span), &elements, |_| None)?;
                 for &(_, address, element) in parts {
                     let from = self.global(address, *bytes, *span)?.to_vec();
                     self.allocations[*allocation].store(element, &from);

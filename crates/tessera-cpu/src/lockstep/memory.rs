@@ -14,6 +14,7 @@ use super::micro::scalar_bytes;
 use super::schedule::pointee_bytes;
 use super::value::{Buffer, Data, SharedRef, element_bytes, read};
 use crate::exec::{Ran, Range};
+use crate::touched::Kind;
 
 /// Memory of a block.
 #[derive(Debug)]
@@ -35,6 +36,16 @@ impl Allocation {
     fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above; the words are borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.words.len() * 8) }
+    }
+
+    /// Bytes of an element.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Where an element stands.
+    pub(super) fn address(&self, element: usize) -> u64 {
+        self.words.as_ptr() as u64 + (element * self.size) as u64
     }
 
     pub(super) fn store(&mut self, element: usize, bytes: &[u8]) {
@@ -133,6 +144,7 @@ impl Machine<'_> {
         let source = self.shared(data.one(0), data.span)?;
         let size = scalar_bytes(self.func.ty(data.one(1)));
         let lanes = self.lanes(data.one(1), data.span)?;
+        self.decides(lanes, active, data.span, "an index")?;
         let mut first = source.first.to_vec();
         for thread in active.iter() {
             let index = lanes.get_signed(thread, size);
@@ -265,7 +277,9 @@ impl Machine<'_> {
     fn element(&self, shape: &[u32], strides: &[i64], indices: &[Value], thread: usize, span: Span) -> Ran<i64> {
         let mut at = 0;
         for (axis, &value) in indices.iter().enumerate() {
-            let index = self.lanes(value, span)?.get_signed(thread, scalar_bytes(self.func.ty(value)));
+            let lanes = self.lanes(value, span)?;
+            self.decides(lanes, &Mask::of([thread]), span, "an index")?;
+            let index = lanes.get_signed(thread, scalar_bytes(self.func.ty(value)));
             self.inside(index, shape[axis], axis, thread, span)?;
             at += index * strides[axis];
         }
@@ -298,8 +312,10 @@ impl Machine<'_> {
             }
         } else {
             let shared = self.shared(data.one(0), data.span)?;
+            let elements = self.elements(&shared, data.group(1), active, data.span)?;
+            self.watch_shared(shared.allocation, (Kind::Read, data.span), &elements, |_| None)?;
             let allocation = &self.allocations[shared.allocation];
-            for (thread, at) in self.elements(&shared, data.group(1), active, data.span)? {
+            for (thread, at) in elements {
                 if self.checked && !allocation.written[at] {
                     return Err(unwritten(data.span, &format!("an element that thread {thread} reads")));
                 }
@@ -310,9 +326,10 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn store_element(&mut self, data: &OpData, active: &Mask) -> Ran<()> {
+    pub(super) fn store_element(&mut self, data: &OpData, relaxed: bool, active: &Mask) -> Ran<()> {
         let size = scalar_bytes(self.func.ty(data.one(0)));
         let lanes = self.lanes(data.one(0), data.span)?.clone();
+        self.decides(&lanes, active, data.span, "this store")?;
         let element = |thread: usize| &lanes.bytes()[thread * size..(thread + 1) * size];
         if let Data::Registers(number) = *self.data(data.one(1), data.span)? {
             let (shape, len) = (self.registers[number].shape.clone(), self.registers[number].len);
@@ -325,7 +342,10 @@ impl Machine<'_> {
             }
         } else {
             let shared = self.shared(data.one(1), data.span)?;
-            for (thread, at) in self.elements(&shared, data.group(2), active, data.span)? {
+            let elements = self.elements(&shared, data.group(2), active, data.span)?;
+            let kind = if relaxed { Kind::Atomic } else { Kind::Write };
+            self.watch_shared(shared.allocation, (kind, data.span), &elements, |thread| Some(lanes.get(thread, size)))?;
+            for (thread, at) in elements {
                 self.allocations[shared.allocation].store(at, element(thread));
             }
         }
@@ -421,17 +441,17 @@ impl Machine<'_> {
     }
 
     /// Where the elements that threads name stand in memory; for updates, which read what must have been written.
-    pub(super) fn addresses(&self, shared: &SharedRef, indices: &[Value], active: &Mask, span: Span) -> Ran<Buffer> {
+    pub(super) fn addresses(&mut self, shared: &SharedRef, indices: &[Value], active: &Mask, span: Span) -> Ran<Buffer> {
         let mut lanes = Buffer::new(8 * self.program.threads);
+        let elements = self.elements(shared, indices, active, span)?;
+        self.watch_shared(shared.allocation, (Kind::Atomic, span), &elements, |_| None)?;
         let allocation = &self.allocations[shared.allocation];
-        let start = allocation.words.as_ptr() as u64;
         let to = lanes.bytes_mut();
-        for (thread, at) in self.elements(shared, indices, active, span)? {
+        for (thread, at) in elements {
             if self.checked && !allocation.written[at] {
                 return Err(unwritten(span, &format!("an element that thread {thread} updates")));
             }
-            let address = start + (at * allocation.size) as u64;
-            to[8 * thread..8 * thread + 8].copy_from_slice(&address.to_le_bytes());
+            to[8 * thread..8 * thread + 8].copy_from_slice(&allocation.address(at).to_le_bytes());
         }
         Ok(lanes)
     }

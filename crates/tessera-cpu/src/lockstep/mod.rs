@@ -17,6 +17,7 @@
 mod cluster;
 mod control;
 mod copies;
+mod divided;
 mod machine;
 mod mask;
 mod memory;

@@ -30,6 +30,8 @@ pub struct Program {
     pub(super) threads: usize,
     /// Scalars are each thread's own.
     pub(super) per_thread: bool,
+    /// It has all barriers that its threads need.
+    pub(super) all_barriers: bool,
     /// Blocks update memory that others may update too.
     meets: bool,
     /// Blocks may wait for others.
@@ -62,7 +64,15 @@ impl Program {
             ),
             None => false,
         });
-        Ok(Program { func: func.clone(), threads, per_thread: is_per_thread(func), meets, may_wait: may_wait(func), micros })
+        let (per_thread, may_wait) = (is_per_thread(func), may_wait(func));
+        Ok(Program { func: func.clone(), threads, per_thread, all_barriers: false, meets, may_wait, micros })
+    }
+
+    /// The same of a function that has all barriers that its threads need, those that the compiler puts in among them: what shares memory without one is
+    /// reported by checked launches.
+    #[must_use]
+    pub fn with_all_barriers(self) -> Program {
+        Program { all_barriers: true, ..self }
     }
 
     pub(super) fn micro(&self, op: Op) -> Option<&Micro> {

@@ -1,9 +1,9 @@
-//! Races of per-thread programs on the launch's memory: between blocks, and between threads of a block.
+//! Races of per-thread programs: between blocks on the launch's memory, and between threads of a block on that and on shared memory.
 //!
 //! Blocks are compared as those of tiles are (`touched`): a thread that synchronises with other blocks is ordered after them from there on,
 //! and a barrier hands that on to all threads. Threads of a block are compared between two barriers. Nothing is said of
 //!
-//! - shared memory: the compiler puts a barrier where threads share it without one;
+//! - shared memory, where barriers are missing that the compiler puts there ([`Program::with_all_barriers`](super::Program));
 //! - a thread that has released or acquired something: it counts as ordered until the next barrier;
 //! - lanes on both sides of what their warp does together (shuffles, products): it counts as a barrier of theirs;
 //! - lanes of a warp that one instruction has write to one place: one of them stays, as the hardware has it;
@@ -55,6 +55,8 @@ pub(super) struct Part {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Common {
     pub(super) kind: Kind,
+    /// Its order holds among the threads of all blocks.
+    pub(super) reaches_blocks: bool,
     pub(super) bytes: usize,
     pub(super) span: Span,
 }
@@ -159,21 +161,31 @@ impl Races {
 
     /// Notes what threads do with one operation, in their order, and reports a race.
     pub(super) fn touch(&mut self, common: Common, parts: &[Part]) -> Ran<()> {
-        let Common { kind, bytes, span } = common;
+        let Common { kind, reaches_blocks, bytes, span } = common;
+        let kind = if reaches_blocks { kind } else { kind.unordered() };
+        for &Part { thread, address, value } in parts {
+            self.blocks.touch(Touch { kind, address, bytes, value, span }, self.after_others.contains(thread))?;
+        }
+        let held: Vec<Part> = parts.iter().copied().filter(|part| self.blocks.holds(part.address, bytes)).collect();
+        self.between_threads(common, &held)
+    }
+
+    /// The same of memory that one block alone touches.
+    pub(super) fn between_threads(&mut self, common: Common, parts: &[Part]) -> Ran<()> {
+        let Common { kind, bytes, .. } = common;
         // What this operation has written so far.
         let mut written: FxHashMap<u64, u8> = FxHashMap::default();
         for (index, &part) in parts.iter().enumerate() {
             let Part { thread, address, value } = part;
-            self.blocks.touch(Touch { kind, address, bytes, value, span }, self.after_others.contains(thread))?;
-            let Some(threads) = &mut self.threads else { continue };
+            let Some(threads) = &mut self.threads else { return Ok(()) };
             let mut later = parts[index + 1..].iter().take_while(|later| later.thread / 32 == thread / 32);
             let overwritten = kind == Kind::Write && later.any(|later| later.address == address);
-            if overwritten || threads.ordered.contains(thread) || !self.blocks.holds(address, bytes) {
+            if overwritten || threads.ordered.contains(thread) {
                 continue;
             }
             let quiet = |i: usize| {
                 let at = address + i as u64;
-                // SAFETY: the byte lies in memory that the launch was promised to be valid.
+                // SAFETY: the byte lies in memory that the launch was promised to be valid, or in an allocation of the block.
                 let now = written.get(&at).copied().unwrap_or_else(|| unsafe { *(at as usize as *const u8) });
                 value.is_some_and(|value| value.to_le_bytes()[i] == now)
             };
@@ -201,8 +213,8 @@ impl Machine<'_> {
         if self.races.is_none() {
             return Ok(());
         }
-        let read = |ordered: Ordered| if ordered.is_strong() { Kind::Look } else { Kind::Read };
-        let write = |ordered: Ordered| if ordered.is_strong() { Kind::Atomic } else { Kind::Write };
+        let read = |ordered: Ordered| if ordered.is_weak() { Kind::Read } else { Kind::Look };
+        let write = |ordered: Ordered| if ordered.is_weak() { Kind::Write } else { Kind::Atomic };
         let ((kind, ordered), bytes, (value, mask)) = match kind {
             ScheduleOp::LoadPtrTko { order, scope, .. } => {
                 let ordered = Ordered::of(*order, *scope);
@@ -220,7 +232,8 @@ impl Machine<'_> {
             }
             _ => return Ok(()),
         };
-        let common = Common { kind, bytes: scalar_bytes(self.func.ty(bytes)), span: data.span };
+        let bytes = scalar_bytes(self.func.ty(bytes));
+        let common = Common { kind, reaches_blocks: ordered.reaches_blocks(), bytes, span: data.span };
         let parts = self.parts(data, (value, mask), common.bytes, active)?;
         let Some(races) = &mut self.races else { return Ok(()) };
         // A store releases what came before it, others acquire for what comes behind them.
@@ -230,6 +243,21 @@ impl Machine<'_> {
         races.touch(common, &parts)?;
         races.ordered(active, ordered);
         Ok(())
+    }
+
+    /// Notes what threads do with elements of a shared allocation.
+    pub(super) fn watch_shared(
+        &mut self,
+        allocation: usize,
+        (kind, span): (Kind, Span),
+        elements: &[(usize, usize)],
+        value: impl Fn(usize) -> Option<u64>,
+    ) -> Ran<()> {
+        let Some(races) = self.races.as_mut().filter(|_| self.program.all_barriers) else { return Ok(()) };
+        let allocation = &self.allocations[allocation];
+        let part = |&(thread, at): &(usize, usize)| Part { thread, address: allocation.address(at), value: value(thread) };
+        let parts: Vec<Part> = elements.iter().map(part).collect();
+        races.between_threads(Common { kind, reaches_blocks: false, bytes: allocation.size(), span }, &parts)
     }
 
     /// What each thread that takes part has.

@@ -113,6 +113,8 @@ impl Machine<'_> {
         let one = if updates && !self.program.per_thread { active.iter().next() } else { None };
         let alone = Mask::of(one);
         let active = if one.is_some() { &alone } else { active };
+        self.decides_all(data, kind, active)?;
+        let divided = self.divided(data, kind, active)?;
         self.watch(data, kind, active)?;
         let mut feeds: Vec<Feed> = Vec::new();
         let masked = mask_position(kind);
@@ -124,13 +126,8 @@ impl Machine<'_> {
             }
             for &value in data.group(position).iter().filter(|&&value| *func.ty(value) != Type::Token) {
                 let mut lanes = self.lanes(value, data.span)?.clone();
-                let idle = match kind {
-                    // Who is not active divides by one, and asserts what is true.
-                    ScheduleOp::DivI { .. } | ScheduleOp::RemI { .. } => position == 1,
-                    ScheduleOp::Assert { .. } => true,
-                    _ => false,
-                };
-                if idle {
+                // Who is not active asserts what is true.
+                if matches!(kind, ScheduleOp::Assert { .. }) {
                     let size = scalar_bytes(func.ty(value));
                     let others = Mask::range(0, self.program.threads).without(active);
                     lanes.merge(&self.splat(1, size), size, &others);
@@ -146,6 +143,9 @@ impl Machine<'_> {
                 let size = scalar_bytes(func.ty(result));
                 *output = self.splat(output.get(one, size), size);
             }
+        }
+        if divided.is_some() {
+            outputs.iter_mut().for_each(|output| output.divided.clone_from(&divided));
         }
         self.bind(op, outputs, true);
         Ok(())

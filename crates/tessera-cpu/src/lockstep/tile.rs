@@ -4,12 +4,16 @@ use tessera_ir::attrs::ShuffleMode;
 use tessera_ir::fragment::{Fragment, PER_LANE, SIDE, stored_places};
 use tessera_ir::{EntityId, Op, OpData, Span, TileOp, Type, bug};
 
+use super::divided::Divided;
 use super::machine::{Machine, Step, fault};
 use super::mask::Mask;
 use super::micro::{Feed, scalar_bytes};
 use super::schedule::{threads_text, whole_warps};
 use super::value::{Buffer, Data};
 use crate::exec::{Ran, misplaced};
+
+/// What an operation makes of words or matrices.
+const TOGETHER: &str = "what a warp makes of it";
 
 impl Machine<'_> {
     /// # Safety
@@ -65,7 +69,7 @@ impl Machine<'_> {
                 self.scatter(&to, self.common(&to, active, data.span)?, &tile);
             }
             TileOp::LoadElement {} => self.load_element(data, active)?,
-            TileOp::StoreElement { .. } => self.store_element(data, active)?,
+            &TileOp::StoreElement { relaxed } => self.store_element(data, relaxed, active)?,
             TileOp::LoadVector { .. } => self.load_vector(data, active)?,
             TileOp::StoreVector { .. } => self.store_vector(data, active)?,
             // SAFETY: passed on.
@@ -77,7 +81,7 @@ impl Machine<'_> {
             TileOp::WarpReduce { .. } => unsafe { self.warp_reduce(op, active)? },
             TileOp::Shuffle { mode } => self.shuffle(data, *mode, active)?,
             TileOp::MatchAny { bits } => self.match_any(data, *bits, active)?,
-            TileOp::Popcount {} => self.popcount(data)?,
+            TileOp::Popcount {} => self.popcount(data, active)?,
             // SAFETY: passed on.
             TileOp::MmaFragment { .. } | TileOp::MmaFragmentSparse { .. } => unsafe { self.fragments(op, kind, active)? },
 
@@ -189,7 +193,9 @@ impl Machine<'_> {
         let shared = self.shared(data.one(buffer), data.span)?;
         let mut feeds = vec![Feed::Tile(self.addresses(&shared, data.group(buffer + 1), active, data.span)?)];
         for position in 0..buffer {
-            feeds.push(Feed::Tile(self.lanes(data.one(position), data.span)?.clone()));
+            let lanes = self.lanes(data.one(position), data.span)?;
+            self.decides(lanes, active, data.span, "this update")?;
+            feeds.push(Feed::Tile(lanes.clone()));
         }
         feeds.push(Feed::Tile(self.mask_lanes(active, None)));
         // SAFETY: passed on.
@@ -218,9 +224,11 @@ impl Machine<'_> {
         let mut lanes = self.lanes(data.one(0), data.span)?.clone();
         for bit in [16, 8, 4, 2, 1] {
             let other = self.taken(&lanes, size, |thread| thread ^ bit);
+            let divided = Divided::of([&lanes, &other].into_iter().filter_map(|lanes| lanes.divided.as_deref().copied()));
             // SAFETY: passed on.
             let outputs = unsafe { self.delegate(op, [lanes, other].map(Feed::Tile))? };
             lanes = outputs.into_iter().next().unwrap_or_else(|| Buffer::new(size * self.program.threads));
+            lanes.divided = divided;
         }
         self.values[data.result().index()] = Some(Data::Lanes(lanes));
         Ok(())
@@ -279,6 +287,7 @@ impl Machine<'_> {
         let mut matrix = Buffer::new(size * each * values.len() / kind.per_lane());
         for (at, &value) in values.iter().enumerate() {
             let lanes = self.lanes(value, data.span)?;
+            self.decides(lanes, &Mask::range(first, first + 32), data.span, TOGETHER)?;
             let (below, at) = (at / kind.per_lane() * each, at % kind.per_lane());
             for lane in 0..32 {
                 let [row, column] = kind.element(8 * size as u32, at).place(lane as u32);
@@ -331,6 +340,10 @@ impl Machine<'_> {
             let from = from(thread) * size;
             bytes[thread * size..(thread + 1) * size].copy_from_slice(&lanes.bytes()[from..from + size]);
         }
+        moved.divided = lanes.divided.as_deref().and_then(|divided| {
+            let threads = (0..self.program.threads).filter(|&thread| divided.threads.contains(from(thread)));
+            Divided::of([Divided { threads: Mask::of(threads), ..*divided }])
+        });
         moved
     }
 
@@ -356,7 +369,7 @@ impl Machine<'_> {
 
     fn match_any(&mut self, data: &OpData, bits: u32, active: &Mask) -> Ran<()> {
         self.warps_meet(active, data.span)?;
-        let words = self.words(data)?;
+        let words = self.words(data, active)?;
         let compared = u32::MAX >> (32 - bits);
         let mut found = Vec::with_capacity(words.len());
         for warp in words.chunks(32) {
@@ -369,15 +382,16 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn popcount(&mut self, data: &OpData) -> Ran<()> {
-        let counts: Vec<u32> = self.words(data)?.into_iter().map(u32::count_ones).collect();
+    fn popcount(&mut self, data: &OpData, active: &Mask) -> Ran<()> {
+        let counts: Vec<u32> = self.words(data, active)?.into_iter().map(u32::count_ones).collect();
         self.set_words(data, &counts);
         Ok(())
     }
 
     /// An operation's operand, an integer of 32 bits a thread.
-    fn words(&self, data: &OpData) -> Ran<Vec<u32>> {
+    fn words(&self, data: &OpData, active: &Mask) -> Ran<Vec<u32>> {
         let lanes = self.lanes(data.one(0), data.span)?;
+        self.decides(lanes, active, data.span, TOGETHER)?;
         Ok((0..self.program.threads).map(|thread| lanes.get(thread, 4) as u32).collect())
     }
 

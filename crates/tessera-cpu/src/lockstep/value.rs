@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use tessera_ir::{Elem, Op, TileType};
 use tessera_types::packed::Packing;
 
+use super::divided::Divided;
 use super::mask::Mask;
 
 /// Shared, immutable bytes, aligned to 8.
@@ -18,12 +19,14 @@ use super::mask::Mask;
 pub(super) struct Buffer {
     words: Rc<Vec<u64>>,
     bytes: usize,
+    /// Of elements of threads, those that come of a division by zero.
+    pub(super) divided: Option<Rc<Divided>>,
 }
 
 impl Buffer {
     /// Zeros.
     pub(super) fn new(bytes: usize) -> Buffer {
-        Buffer { words: Rc::new(vec![0; bytes.div_ceil(8).max(1)]), bytes }
+        Buffer { words: Rc::new(vec![0; bytes.div_ceil(8).max(1)]), bytes, divided: None }
     }
 
     /// The same element `count` times.
@@ -65,6 +68,11 @@ impl Buffer {
         for thread in threads.iter() {
             let at = thread * size..(thread + 1) * size;
             bytes[at.clone()].copy_from_slice(&from.bytes()[at]);
+        }
+        if self.divided.is_some() || from.divided.is_some() {
+            let kept = self.divided.as_deref().map(|own| Divided { threads: own.threads.without(threads), ..*own });
+            let taken = from.divided.as_deref().map(|other| Divided { threads: other.threads.and(threads), ..*other });
+            self.divided = Divided::of(kept.into_iter().chain(taken));
         }
     }
 }

@@ -243,6 +243,7 @@ impl Cluster<'_> {
     pub(super) fn settle_block_barrier(&mut self, rank: usize, id: u32) {
         let block = &mut self.blocks[rank];
         let barrier = &mut block.barriers[id as usize];
+        let by_all = barrier.expected.is_none();
         let expected = barrier.expected.unwrap_or(block.live_warps * LANES as u32);
         if barrier.arrived >= expected && barrier.arrived > 0 {
             barrier.arrived = 0;
@@ -251,7 +252,7 @@ impl Cluster<'_> {
             barrier.lanes.clear();
             barrier.result = std::mem::take(&mut barrier.votes);
             if let Some(sanitizer) = &mut self.sanitizer {
-                sanitizer.complete(SyncObject::Block { rank, id });
+                sanitizer.complete_meeting(SyncObject::Block { rank, id }, by_all);
             }
         }
     }
@@ -289,7 +290,7 @@ impl Cluster<'_> {
             self.cluster_barrier.lanes.clear();
             self.cluster_barrier.generation += 1;
             if let Some(sanitizer) = &mut self.sanitizer {
-                sanitizer.complete(SyncObject::Cluster);
+                sanitizer.complete_meeting(SyncObject::Cluster, true);
             }
         }
     }

@@ -12,7 +12,6 @@ use super::{Cluster, Fault, Wait, Warp};
 use crate::finding::FindingKind;
 use crate::options::Schedule;
 use crate::program::Op;
-use crate::sanitize::{SyncObject, Touch};
 
 /// How far a cluster came.
 pub(crate) enum Progress {
@@ -202,8 +201,7 @@ impl Cluster<'_> {
         if ended {
             self.blocks[rank].live_warps -= 1;
             if let Some(sanitizer) = &mut self.sanitizer {
-                (0..16).for_each(|id| sanitizer.touch_object(SyncObject::Block { rank, id }, Touch::Arrives));
-                sanitizer.touch_object(SyncObject::Cluster, Touch::Arrives);
+                sanitizer.warp_ends(rank);
             }
             for id in 0..16 {
                 self.settle_block_barrier(rank, id);

@@ -147,8 +147,8 @@ impl Sanitizer {
     }
 
     fn touch(&mut self, cluster: &mut Cluster<'_>, target: Target, bytes: u32, record: Record) {
-        if let Some(footprint) = &mut self.footprint {
-            footprint.memory(self.cluster.number, target, bytes, record.write);
+        if let Some(trail) = &mut self.trail {
+            trail.footprint.memory(self.cluster.number, target, bytes, record.write);
         }
         match target {
             Target::Shared { rank, offset } => {

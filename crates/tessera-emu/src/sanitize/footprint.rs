@@ -1,5 +1,10 @@
 //! What one step of a systematic schedule touched: two steps that touch different things, or only read the same, may be
 //! swapped.
+//!
+//! At a barrier of a block or a cluster threads come in any order, so arrivals for one completion may be swapped. Who waits there cannot pass before all
+//! have come: it follows them, and no other order has to be tried.
+
+use std::collections::BTreeMap;
 
 use super::SyncObject;
 use crate::exec::Target;
@@ -20,12 +25,95 @@ struct Range {
     write: bool,
 }
 
-/// How a barrier is touched. Arrivals may be swapped, and so may looks.
+/// How a barrier is touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Touch {
+    /// An mbarrier: arrivals may be swapped, and so may looks.
     Arrives,
     Looks,
     Changes,
+    /// A barrier of a block or a cluster, with how often it had completed: somebody comes,
+    Comes(u64),
+    /// is the last to come,
+    Completes(u64),
+    /// goes on behind it; `by_all` where it waits for all threads that live.
+    Passes {
+        from: u64,
+        by_all: bool,
+    },
+    /// or ends, and is not waited for any more.
+    Ends(u64),
+}
+
+impl Touch {
+    /// Whether two touches of one barrier may not be swapped.
+    fn conflicts(self, other: Touch) -> bool {
+        match (self, other) {
+            (Touch::Arrives, Touch::Arrives) | (Touch::Looks, Touch::Looks) => false,
+            (Touch::Arrives | Touch::Looks | Touch::Changes, _) | (_, Touch::Arrives | Touch::Looks | Touch::Changes) => true,
+            // Where fewer are waited for than come, the order says who meets whom.
+            (Touch::Comes(a), Touch::Comes(b)) => a != b,
+            (Touch::Completes(a), Touch::Completes(b)) => a == b,
+            (Touch::Comes(_) | Touch::Completes(_) | Touch::Passes { .. } | Touch::Ends(_), _) => false,
+        }
+    }
+
+    /// Whether a later touch of the same barrier could not have come before this one.
+    fn allows(self, later: Touch) -> bool {
+        match (self, later) {
+            (Touch::Comes(a), Touch::Passes { from, .. }) => a == from,
+            (Touch::Ends(a), Touch::Passes { from, by_all }) => by_all && a <= from,
+            _ => false,
+        }
+    }
+}
+
+/// Notes what steps touch, and how often barriers of blocks and clusters have completed.
+#[derive(Debug, Default)]
+pub(super) struct Trail {
+    pub(super) footprint: Footprint,
+    /// For each completion, whether it waited for all threads.
+    completed: BTreeMap<SyncObject, Vec<bool>>,
+    /// How often the barrier had completed when an actor last came.
+    came: BTreeMap<(usize, SyncObject), u64>,
+}
+
+impl Trail {
+    pub(super) fn touch(&mut self, cluster: u64, object: SyncObject, touch: Touch) {
+        let entry = (cluster, object, touch);
+        if !self.footprint.objects.contains(&entry) {
+            self.footprint.objects.push(entry);
+        }
+    }
+
+    fn completions(&self, object: SyncObject) -> u64 {
+        self.completed.get(&object).map_or(0, |completed| completed.len() as u64)
+    }
+
+    /// An actor comes to a barrier.
+    pub(super) fn comes(&mut self, cluster: u64, actor: usize, object: SyncObject) {
+        let now = self.completions(object);
+        self.came.insert((actor, object), now);
+        self.touch(cluster, object, if object.is_mbarrier() { Touch::Arrives } else { Touch::Comes(now) });
+    }
+
+    /// An actor goes on behind a barrier.
+    pub(super) fn passes(&mut self, cluster: u64, actor: usize, object: SyncObject) {
+        let from = self.came.get(&(actor, object)).copied().unwrap_or(0);
+        let by_all = self.completed.get(&object).and_then(|completed| completed.get(from as usize)).copied().unwrap_or(true);
+        self.touch(cluster, object, if object.is_mbarrier() { Touch::Looks } else { Touch::Passes { from, by_all } });
+    }
+
+    /// A barrier of a block or a cluster completes.
+    pub(super) fn completes(&mut self, cluster: u64, object: SyncObject, by_all: bool) {
+        self.touch(cluster, object, Touch::Completes(self.completions(object)));
+        self.completed.entry(object).or_default().push(by_all);
+    }
+
+    /// Somebody ends who might have come to a barrier.
+    pub(super) fn ends(&mut self, cluster: u64, object: SyncObject) {
+        self.touch(cluster, object, Touch::Ends(self.completions(object)));
+    }
 }
 
 impl Footprint {
@@ -44,25 +132,25 @@ impl Footprint {
         }
     }
 
-    pub(super) fn object(&mut self, cluster: u64, object: SyncObject, touch: Touch) {
-        let entry = (cluster, object, touch);
-        if !self.objects.contains(&entry) {
-            self.objects.push(entry);
-        }
-    }
-
     /// Whether the two may not be swapped.
     pub(crate) fn conflicts(&self, other: &Footprint) -> bool {
         let overlap = |a: &Range, b: &Range| (a.write || b.write) && a.owner == b.owner && a.start < b.end && b.start < a.end;
-        let meet = |a: &(u64, SyncObject, Touch), b: &(u64, SyncObject, Touch)| {
-            (a.0, a.1) == (b.0, b.1) && (a.2 != b.2 || a.2 == Touch::Changes)
-        };
-        self.memory.iter().any(|a| other.memory.iter().any(|b| overlap(a, b)))
-            || self.objects.iter().any(|a| other.objects.iter().any(|b| meet(a, b)))
+        self.memory.iter().any(|a| other.memory.iter().any(|b| overlap(a, b))) || self.meets(other, Touch::conflicts)
+    }
+
+    /// Whether a later step has this one behind it: they may not be swapped, or it could not have come before.
+    pub(crate) fn precedes(&self, later: &Footprint) -> bool {
+        self.conflicts(later) || self.meets(later, Touch::allows)
+    }
+
+    fn meets(&self, other: &Footprint, how: impl Fn(Touch, Touch) -> bool) -> bool {
+        let meet = |a: &(u64, SyncObject, Touch), b: &(u64, SyncObject, Touch)| (a.0, a.1) == (b.0, b.1) && how(a.2, b.2);
+        self.objects.iter().any(|a| other.objects.iter().any(|b| meet(a, b)))
     }
 
     /// Whether nobody can notice that it was there.
     pub(crate) fn is_silent(&self) -> bool {
-        self.memory.iter().all(|range| !range.write) && self.objects.iter().all(|(.., touch)| *touch == Touch::Looks)
+        self.memory.iter().all(|range| !range.write)
+            && self.objects.iter().all(|(.., touch)| matches!(touch, Touch::Looks | Touch::Passes { .. }))
     }
 }

@@ -47,6 +47,7 @@ use crate::program::{Order, Scope};
 pub(crate) use access::{JobAccess, JobPart};
 use cell::{Cell, Record};
 use clock::{Clock, Pair};
+use footprint::Trail;
 pub(crate) use footprint::{Footprint, Touch};
 use shadow::{ClusterId, Seen};
 pub(crate) use shadow::{GlobalShadow, Origin, RunId};
@@ -75,6 +76,12 @@ pub(crate) enum SyncObject {
     Block { rank: usize, id: u32 },
     Cluster,
     Mbarrier { rank: usize, offset: u32 },
+}
+
+impl SyncObject {
+    fn is_mbarrier(self) -> bool {
+        matches!(self, SyncObject::Mbarrier { .. })
+    }
 }
 
 /// An asynchronous operation.
@@ -157,7 +164,7 @@ pub(crate) struct Sanitizer {
     stores: BTreeMap<(usize, usize), Vec<(Ticket, u32)>>,
     made: BTreeMap<(usize, u32), Made>,
     /// What was touched since somebody asked, for systematic schedules.
-    footprint: Option<Footprint>,
+    trail: Option<Trail>,
 }
 
 /// Who initialised an mbarrier.
@@ -201,24 +208,32 @@ impl Sanitizer {
             copies: BTreeMap::new(),
             stores: BTreeMap::new(),
             made: BTreeMap::new(),
-            footprint: None,
+            trail: None,
         }
     }
 
     /// From now on notes what is touched.
     pub(crate) fn follow(&mut self) {
-        self.footprint = Some(Footprint::default());
+        self.trail = Some(Trail::default());
     }
 
     /// What was touched since this was last asked.
     pub(crate) fn take_footprint(&mut self) -> Footprint {
-        self.footprint.replace(Footprint::default()).unwrap_or_default()
+        self.trail.as_mut().map_or_else(Footprint::default, |trail| std::mem::take(&mut trail.footprint))
     }
 
     /// Somebody touches a barrier.
     pub(crate) fn touch_object(&mut self, object: SyncObject, touch: Touch) {
-        if let Some(footprint) = &mut self.footprint {
-            footprint.object(self.cluster.number, object, touch);
+        if let Some(trail) = &mut self.trail {
+            trail.touch(self.cluster.number, object, touch);
+        }
+    }
+
+    /// A warp ends, which barriers that all come to do not wait for any more.
+    pub(crate) fn warp_ends(&mut self, rank: usize) {
+        if let Some(trail) = &mut self.trail {
+            let of_block = (0..16).map(|id| SyncObject::Block { rank, id });
+            of_block.chain([SyncObject::Cluster]).for_each(|object| trail.ends(self.cluster.number, object));
         }
     }
 
@@ -241,7 +256,9 @@ impl Sanitizer {
 
     pub(crate) fn release(&mut self, rank: usize, thread: usize, object: SyncObject, orders: bool) {
         let actor = self.actor(rank, thread);
-        self.touch_object(object, Touch::Arrives);
+        if let Some(trail) = &mut self.trail {
+            trail.comes(self.cluster.number, actor, object);
+        }
         let state = &self.actors[actor];
         let object = self.objects.entry(object).or_default();
         match orders {
@@ -253,7 +270,9 @@ impl Sanitizer {
 
     pub(crate) fn acquire(&mut self, rank: usize, thread: usize, object: SyncObject) {
         let actor = self.actor(rank, thread);
-        self.touch_object(object, Touch::Looks);
+        if let Some(trail) = &mut self.trail {
+            trail.passes(self.cluster.number, actor, object);
+        }
         if let Some(found) = self.objects.get(&object) {
             let state = &mut self.actors[actor];
             state.clock.join(&found.complete);
@@ -261,6 +280,14 @@ impl Sanitizer {
             state.fenced.join(&found.complete.seen);
         }
         self.actors[actor].turn += 1;
+    }
+
+    /// A barrier of a block or a cluster completes; `by_all` where it has waited for all threads that live.
+    pub(crate) fn complete_meeting(&mut self, object: SyncObject, by_all: bool) {
+        if let Some(trail) = &mut self.trail {
+            trail.completes(self.cluster.number, object, by_all);
+        }
+        self.complete(object);
     }
 
     pub(crate) fn complete(&mut self, object: SyncObject) {

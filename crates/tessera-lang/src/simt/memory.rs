@@ -239,23 +239,27 @@ impl Check<'_> {
                 let (position, _) = self.fragment_at(fragment)?;
                 let at = self.at(value)?;
                 let value = self.element(&at, self.allocations[position].dtype)?;
+                self.filled.insert(position);
                 statement = Some(Statement::FragmentFill(position, value));
             }
             (Function::FragmentLoad, [fragment, source]) => {
                 let (position, _) = self.fragment_at(fragment)?;
                 let (place, _) = self.target(&[source], &[], 0, "fragment_load", span)?;
                 self.fragment_fits(position, &place, span)?;
+                self.filled.insert(position);
                 statement = Some(Statement::FragmentLoad(position, place));
             }
             (Function::FragmentStore, [destination, fragment]) => {
                 let (position, _) = self.fragment_at(fragment)?;
                 let (place, _) = self.target(&[destination], &[], 0, "fragment_store", span)?;
                 self.fragment_fits(position, &place, span)?;
+                self.takes(&[position], &[fragment])?;
                 statement = Some(Statement::FragmentStore(place, position));
             }
             (Function::FragmentMma, [_, _, _]) => {
                 let [sum, a, b] = self.parts(&exprs, [Role::Accumulator, Role::A, Role::B], "fragment_mma(accumulator, a, b)")?;
                 self.multiplies([sum, a, b], span)?;
+                self.takes(&[sum, a, b], &exprs)?;
                 statement = Some(Statement::FragmentMma(sum, a, b));
             }
             (Function::FragmentMmaSparse, [_, _, _, _, _]) => {
@@ -264,12 +268,33 @@ impl Check<'_> {
                     self.parts(&exprs, roles, "fragment_mma_sparse(accumulator, a, places, b, b_below)")?;
                 self.multiplies([accumulator, a, b], span)?;
                 self.multiplies([accumulator, a, below], span)?;
+                self.takes(&[accumulator, a, places, b, below], &exprs)?;
                 statement = Some(Statement::FragmentMmaSparse { accumulator, a, places, b: [b, below] });
             }
             _ => {}
         }
         self.out.extend(statement);
         Ok(Item::Fixed(Fixed::None))
+    }
+
+    /// Elements of fragments are taken, which something must have put there; in a loop an earlier round may have.
+    fn takes(&mut self, positions: &[usize], exprs: &[&Expr]) -> Res<()> {
+        for (&position, expr) in positions.iter().zip(exprs) {
+            if self.filled.contains(&position) {
+                continue;
+            }
+            if self.loops == 0 {
+                return Err(Box::new(nothing_in(expr.span)));
+            }
+            self.unfilled.push((position, expr.span));
+        }
+        Ok(())
+    }
+
+    /// Refuses what takes elements of a fragment that nothing is put into.
+    pub(super) fn all_filled(&self) -> Res<()> {
+        let empty = self.unfilled.iter().find(|(position, _)| !self.filled.contains(position));
+        empty.map_or(Ok(()), |&(_, span)| Err(Box::new(nothing_in(span))))
     }
 
     /// The fragments of a product, each of which must be what it is there.
@@ -344,4 +369,9 @@ pub(super) fn dtype_of(at: &At) -> Res<DType> {
                 .help("write a dtype such as `fp32`, or a dtype variable of the kernel's annotations"),
         )),
     }
+}
+
+fn nothing_in(fragment: Span) -> Diagnostic {
+    Diagnostic::error(id::MAYBE_UNDEFINED, fragment, "nothing has been put into this fragment")
+        .help("`tile.fragment_fill(f, 0)` or `tile.fragment_load` puts elements there")
 }

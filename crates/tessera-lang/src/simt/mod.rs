@@ -27,6 +27,8 @@ mod stmts;
 mod unroll;
 mod value;
 
+use std::collections::BTreeSet;
+
 use indexmap::IndexMap;
 use tessera_ir::{Abi, AbiParam, Axis, Diagnostic, Module, ParamKind, Span};
 use tessera_types::{Arch, DType};
@@ -96,6 +98,9 @@ struct Check<'f> {
     ended: Option<Span>,
     /// Where some threads of a block left the innermost loop or its round before others.
     strayed: Option<Span>,
+    /// Fragments that elements were put into, and those that elements were taken from in a loop before that.
+    filled: BTreeSet<usize>,
+    unfilled: Vec<(usize, Span)>,
     /// Loops open here.
     loops: u32,
     /// Run-time branches open here.
@@ -207,6 +212,8 @@ fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], 
             divergent: None,
             ended: None,
             strayed: None,
+            filled: BTreeSet::new(),
+            unfilled: Vec::new(),
             loops: 0,
             branches: 0,
             round: None,
@@ -218,6 +225,7 @@ fn check_kernel(file: &ParsedFile, kernel: &Kernel, args: &[(String, ArgType)], 
         check.reassigned_parameters()?;
         check.stmts(&kernel.function.body)?;
         if check.settled == settled {
+            check.all_filled()?;
             let locals = check
                 .locals
                 .iter()

@@ -42,8 +42,8 @@ mod waits;
 use rustc_hash::FxHashMap;
 use tessera_ir::{Block, Changed, Diagnostic, Func, Level, Op, Pass, PassCx, TileOp};
 
-use self::program::Program;
-use self::trials::{Changes, improve};
+use self::program::{NodeId, Program};
+use self::trials::{Changes, completed, improve};
 
 /// Barrier optimization.
 pub(super) const PASS: Pass = Pass {
@@ -69,19 +69,31 @@ fn run(func: &mut Func, cx: &mut PassCx<'_>) -> Changed {
         changed = true;
     }
     let place = places(func);
-    for &node in &inserted {
-        let at = program.nodes[node].op;
-        let barrier = func.make_op(TileOp::Barrier {}.into(), &[], [], [], func.ops[at].span);
-        let block = &mut func.blocks[place[&at]];
-        let position = block.place_of(at);
-        block.ops.insert(position, barrier);
-    }
+    insert(func, &program, &place, &inserted);
     for &node in &removed {
         let op = program.nodes[node].op;
         func.blocks[place[&op]].ops.retain(|&other| other != op);
     }
     changed |= waits::relax(func) | waits::sink(func);
     Changed(changed)
+}
+
+/// Puts in the barriers that are missing, and takes none out: for who looks at what is not ordered.
+pub(crate) fn complete(func: &mut Func) {
+    let mut program = Program::of(func);
+    let inserted = completed(&mut program);
+    insert(func, &program, &places(func), &inserted);
+}
+
+/// Puts barriers before operations, as nodes say.
+fn insert(func: &mut Func, program: &Program, place: &FxHashMap<Op, Block>, nodes: &[NodeId]) {
+    for &node in nodes {
+        let at = program.nodes[node].op;
+        let barrier = func.make_op(TileOp::Barrier {}.into(), &[], [], [], func.ops[at].span);
+        let block = &mut func.blocks[place[&at]];
+        let position = block.place_of(at);
+        block.ops.insert(position, barrier);
+    }
 }
 
 /// What no barrier puts right.

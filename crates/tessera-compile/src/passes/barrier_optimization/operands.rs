@@ -33,11 +33,11 @@ impl Reader<'_> {
         let acquires = matches!(order, MemoryOrder::Acquire | MemoryOrder::AcqRel);
         let writes = touch.effect.writes() || order != MemoryOrder::Weak;
         let who = self.who_of(data, touch, value, order);
-        if releases && !self.program.per_thread {
+        if releases {
             self.touch(op, list, Memory::Released, true, who.clone());
         }
         let access = self.touch(op, list, Memory::Global(root(self.func, place)), writes, who.clone());
-        if acquires && !self.program.per_thread {
+        if acquires {
             self.touch(op, list, Memory::Acquired, true, who);
         }
         // Sums may be made in any order, where nobody asks what was there before.

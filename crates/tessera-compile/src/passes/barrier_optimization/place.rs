@@ -243,6 +243,7 @@ impl Pairs<'_> {
         if first.atomic.is_some() && first.atomic == then.atomic {
             return None;
         }
+        let global = if self.per_thread { Need::Keep } else { Need::Order };
         match (&first.memory, &then.memory) {
             (Memory::Buffer(None), Memory::Buffer(_)) | (Memory::Buffer(_), Memory::Buffer(None)) => Some(Need::Order),
             (Memory::Buffer(Some(a)), Memory::Buffer(Some(b))) => {
@@ -250,11 +251,8 @@ impl Pairs<'_> {
                 (!ordered && a.meets(b, way)).then_some(Need::Order)
             }
             (Memory::Ring(a), Memory::Ring(b)) if a == b => Some(Need::Order),
-            (Memory::Acquired | Memory::Global(_), Memory::Released) | (Memory::Acquired, Memory::Global(_)) => Some(Need::Order),
-            (Memory::Global(a), Memory::Global(b)) if a.meets(*b) => match self.per_thread {
-                true => Some(Need::Keep),
-                false => Some(Need::Order),
-            },
+            (Memory::Acquired | Memory::Global(_), Memory::Released) | (Memory::Acquired, Memory::Global(_)) => Some(global),
+            (Memory::Global(a), Memory::Global(b)) if a.meets(*b) => Some(global),
             _ => None,
         }
     }

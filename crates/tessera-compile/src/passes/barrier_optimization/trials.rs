@@ -22,14 +22,19 @@ pub(super) struct Changes {
 
 /// Puts barriers into a program where they are missing, and takes out what nothing needs.
 pub(super) fn improve(program: &mut Program) -> Changes {
-    let mut entries = Entries::default();
-    let found = analyse(program, &mut entries);
-    let mut work = Work { program, entries, found, changes: Changes::default() };
+    let mut work = Work::of(program);
     work.complete();
     work.wait_less();
     work.thin_out();
     work.lift();
     work.changes
+}
+
+/// Puts barriers into a program where they are missing, and yields them.
+pub(super) fn completed(program: &mut Program) -> Vec<NodeId> {
+    let mut work = Work::of(program);
+    work.complete();
+    work.changes.inserted
 }
 
 /// A program while it is changed.
@@ -39,6 +44,14 @@ struct Work<'p> {
     /// What is known of it as it is.
     found: Findings,
     changes: Changes,
+}
+
+impl<'p> Work<'p> {
+    fn of(program: &'p mut Program) -> Work<'p> {
+        let mut entries = Entries::default();
+        let found = analyse(program, &mut entries);
+        Work { program, entries, found, changes: Changes::default() }
+    }
 }
 
 impl Work<'_> {
