@@ -175,6 +175,14 @@ def _results(name: str, variant: str | None, arrays: dict, values: dict, sizes: 
     return {result: _like(first, dtype, shape) for result, dtype, shape in said}
 
 
+def _refuse_graphs(name: str, out: dict) -> None:
+    """Refuses tensors for results that ask for a gradient, where gradients are recorded: what they are told of the write is not what made them."""
+    for result, array in out.items():
+        if _library(array) == "torch" and array.requires_grad and sys.modules["torch"].is_grad_enabled():
+            text = f"`{result}` of `{name}` is written and asks for a gradient: pass `{result}.detach()`, or call it under `torch.no_grad()`"
+            raise errors.ArgumentError(text)
+
+
 def call(name: str, *args, variant: str | None = None, out=None, stream=None, **keywords):
     """Calls an operator.
 
@@ -205,6 +213,7 @@ def call(name: str, *args, variant: str | None = None, out=None, stream=None, **
             raise errors.ArgumentError(f"`{name}` gives {len(results)} results, and `out` has {len(given)} arrays")
         out = dict(zip(results, given, strict=False))
     out = out or {}
+    _refuse_graphs(name, out)
     theirs = [*arrays.values(), *out.values()]
     if sizes and not all(result in out for result, _ in _signature(row, variant)["outputs"]):
         out = {**_results(name, variant, arrays, values, sizes), **out}

@@ -210,6 +210,34 @@ def test_tensors_are_changed_in_place():
     assert pages[0]._version > before
 
 
+def test_tensors_of_a_graph_are_not_changed_in_place():
+    calls = {name: OTHERS[name]() for name, entry in ENTRIES.items() if entry.updated and name in OTHERS}
+    calls["rope_inplace"] = ([torch.randn(5, 4), torch.randn(5, 4), torch.randn(1, 3, 2, 8)], {})
+    calls["running_statistics"] = ([torch.zeros(4), torch.ones(4), torch.zeros(4), torch.ones(4)], {})
+    assert set(calls) == {name for name, entry in ENTRIES.items() if entry.updated}
+    for name, (tensors, keywords) in calls.items():
+        before = [tensor.clone() for tensor in tensors]
+        for at in (at for at, tensor in enumerate(tensors) if tensor.is_floating_point()):
+            for asks in (lambda x: x.clone().requires_grad_(), lambda x: x.clone().requires_grad_() * 1.0):
+                given = [asks(tensor) if place == at else tensor for place, tensor in enumerate(tensors)]
+                with pytest.raises(errors.ArgumentError, match=f"`{ENTRIES[name].tensors[at]}.detach\\(\\)`"):
+                    the(name)(*given, **keywords)
+                assert all(torch.equal(tensor, old) for tensor, old in zip(given, before, strict=True))
+        with torch.no_grad():
+            the(name)(*(tensor.requires_grad_() if tensor.is_floating_point() else tensor for tensor in tensors), **keywords)
+
+
+def test_results_that_ask_for_a_gradient_are_not_written():
+    x, leaf = torch.ones(3), torch.full((3,), -1.0, requires_grad=True)
+    for out in (leaf, leaf * 1.0):
+        with pytest.raises(errors.ArgumentError, match="`y` of `relu` is written and asks for a gradient"):
+            tessera.ops.relu(x, out=out)
+        assert out.tolist() == [-1.0] * 3
+    with torch.no_grad():
+        assert tessera.ops.relu(x, out=leaf) is leaf
+    assert leaf.tolist() == [1.0] * 3
+
+
 def test_infers_without_memory():
     gives = functional.attention_lse(*(torch.empty(2, 8, 1 << 20, 64, device="meta", dtype=torch.bfloat16),) * 3)
     assert [(part.dtype, tuple(part.shape)) for part in gives] == [
