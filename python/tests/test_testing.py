@@ -61,6 +61,23 @@ def test_whole_numbers_are_exact_and_shapes_are_theirs():
         with pytest.raises(AssertionError):
             testing.assert_close(got, want)
     assert testing.assert_close(np.zeros((0, 3)), np.zeros((0, 3))) == 0
+    large = np.array([1_000_000_000])
+    for got, want, most in ((large + 1, large, {}), (large.astype(np.uint32), large - 100, dict(reduction_length=10**9)), (large, large + 0.4, {})):
+        with pytest.raises(AssertionError, match="inf times the bound 0; .*\n  bound: none, they are whole numbers"):
+            testing.assert_close(got, want, **most)
+    assert not testing.tolerance(large, "int64").any()
+
+
+def test_bounds_that_hold_nothing_are_refused():
+    one = np.ones(1, np.float32)
+    for magnitude in (np.array([np.inf], np.float16), [np.nan]):
+        with pytest.raises(tessera.errors.ArgumentValueError, match="`magnitude` is infinite, or no number"):
+            testing.assert_close(one, [500.0], magnitude=magnitude)
+    for length in (np.inf, np.nan):
+        with pytest.raises(tessera.errors.ArgumentValueError, match="`reduction_length` is"):
+            testing.assert_close(one, [500.0], reduction_length=length)
+    # Where what is expected is infinite, so may be the terms.
+    assert testing.assert_close(one * np.inf, [np.inf], magnitude=one * np.inf) == 0
 
 
 def test_what_is_no_number_or_infinite():
