@@ -56,7 +56,7 @@ def _taken(name: str, array):
     wanted = None if held is None else taken_as(name, held.name)
     if held is None or wanted == held.name:
         return array
-    if _library(array) == "torch":
+    if library_of(array) == "torch":
         import torch
 
         if wanted == "int8":
@@ -73,7 +73,7 @@ def _signature(row: dict, variant: str | None) -> dict:
     return row["signatures"].get(variant or row["default"] or "") or next(iter(row["signatures"].values()))
 
 
-def _library(array) -> str:
+def library_of(array) -> str:
     """The library that an array is of; classes made from PyTorch's are PyTorch's."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, getattr(torch, "Tensor", ())):
@@ -84,7 +84,7 @@ def _library(array) -> str:
 
 def _like(first, dtype: str, shape: list[int]):
     """A new array of the library and the device of an array; of NumPy's for JAX, whose own cannot be written."""
-    library = _library(first)
+    library = library_of(first)
     if library == "torch":
         import torch
 
@@ -107,7 +107,7 @@ def _like(first, dtype: str, shape: list[int]):
 
 def _given_back(first, made):
     """A result as an array of the library of the inputs."""
-    if _library(first) != "jax":
+    if library_of(first) != "jax":
         return made
     import jax
 
@@ -178,7 +178,7 @@ def _results(name: str, variant: str | None, arrays: dict, values: dict, sizes: 
 def _refuse_graphs(name: str, out: dict) -> None:
     """Refuses tensors for results that ask for a gradient, where gradients are recorded: what they are told of the write is not what made them."""
     for result, array in out.items():
-        if _library(array) == "torch" and array.requires_grad and sys.modules["torch"].is_grad_enabled():
+        if library_of(array) == "torch" and array.requires_grad and sys.modules["torch"].is_grad_enabled():
             text = f"`{result}` of `{name}` is written and asks for a gradient: pass `{result}.detach()`, or call it under `torch.no_grad()`"
             raise errors.ArgumentError(text)
 

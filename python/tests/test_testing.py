@@ -106,6 +106,13 @@ def test_arrays_of_other_libraries():
             testing.assert_close((want * 1.5).to(dtype), want)
     assert testing._arrays.on_host(torch.ones(3, dtype=torch.bfloat16)).dtype == ml_dtypes.bfloat16
 
+    class Own(torch.Tensor):
+        pass
+
+    Own.__module__ = "elsewhere"
+    assert testing.assert_close(torch.ones(3, dtype=torch.bfloat16).as_subclass(Own), np.ones(3)) == 0
+    assert testing.assert_close(torch.tensor([1 + 2j]).conj().imag, [-2.0]) == 0
+
 
 # check
 
@@ -196,6 +203,19 @@ def test_formats_too_coarse_for_a_verdict_say_so():
         testing.gradcheck(exp, [x], backward=lambda g, x: (g.astype(float) * exp(x).astype(float)).astype(x.dtype))
 
 
+def test_what_is_not_checked_is_not_right():
+    wrong = lambda g, x: 3 * g  # noqa: E731
+    for step in (0.0, 1e-30):
+        with pytest.raises(tessera.ArgumentError, match="leaves 30 of 30 elements of input 0 as they are"):
+            testing.gradcheck(np.copy, [np.ones(30)], backward=wrong, step=step)
+    with pytest.raises(tessera.ArgumentError, match="leaves 1 of 2 elements of input 0"):
+        testing.gradcheck(np.copy, [np.array([0.0, 1.0])], backward=wrong, step=1e-30, rtol=1e9)
+    for function in (np.copy, lambda x: x[:0]):
+        with pytest.raises(tessera.ArgumentError, match="without elements, so there is nothing to check"):
+            testing.gradcheck(function, [np.zeros(0 if function is np.copy else 3)], backward=wrong)
+    assert testing.gradcheck(np.copy, [np.ones(3)], backward=lambda g, x: g, step=1e-5) <= 1
+
+
 def test_steps_are_as_long_as_inputs_are_large():
     x = (np.random.default_rng(1).standard_normal(5) * 1e6).astype(np.float32)
     assert testing.gradcheck(lambda x: x * x, [x], backward=lambda g, x: 2 * g * x) <= 1
@@ -212,6 +232,7 @@ def test_gradients_of_pytorch():
     torch = pytest.importorskip("torch")
     x = torch.randn(10, 10, dtype=torch.float64, requires_grad=True)
     assert testing.gradcheck(lambda x: torch.sin(x) * x, [x]) <= 1
+    assert testing.gradcheck(torch.sin, [torch.tensor(0.3, dtype=torch.float64, requires_grad=True)]) <= 1
 
     class Wrong(torch.autograd.Function):
         @staticmethod
