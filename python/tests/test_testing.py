@@ -430,6 +430,38 @@ def test_the_marker_takes_device_and_sanitize_by_position(tmp_path):
         assert ran.returncode == 1 and text in ran.stdout, marker + ran.stdout + ran.stderr
 
 
+FIXTURES = """
+def said():
+    launch()
+    yield tessera._device.host().device
+    launch()
+    print("ended on", tessera._device.host().device)
+
+of_module, of_session, of_class = (pytest.fixture(scope=scope)(said) for scope in ("module", "session", "class"))
+
+@pytest.mark.tessera("emu", "init")
+class TestOnes:
+    def test_it(self, of_class, of_module, of_session):
+        assert of_class == of_module == of_session == "emu"
+
+@pytest.mark.tessera("emu", "bounds")
+def test_last(of_module):
+    assert of_module == "emu"
+
+def test_plain_again(tessera_device):
+    assert tessera_device == tessera._device.host().device == "cpu"
+"""
+
+
+def test_fixtures_of_every_scope_run_where_their_test_does(tmp_path):
+    head = SUITE[: SUITE.index("def test_plain")]
+    (tmp_path / "test_fixtures.py").write_text(head + FIXTURES)
+    ran = python("-m", "pytest", "-q", "-s", "-p", "tessera.pytest_plugin", "test_fixtures.py", cwd=tmp_path)
+    assert "3 passed" in ran.stdout and ran.stdout.count("ended on emu") == 1, ran.stdout + ran.stderr
+    # The class's ends with its test, those of the module and of the session with the last.
+    assert "emu, sanitize=init: 4 launches in 1 tests" in ran.stdout and "cpu: 2 launches" in ran.stdout, ran.stdout
+
+
 def test_launches_of_workers_are_counted(tmp_path):
     pytest.importorskip("xdist")
     ran = suite(tmp_path, "-n", "2")
