@@ -39,6 +39,8 @@ def own_axes(signature: dict) -> dict[str, bool]:
 for _row in _ROWS.values():
     _row["scalars"] = {name for own in _row["signatures"].values() for name in own["scalars"]}
     _row["axes"] = {axis for own in _row["signatures"].values() for axis in own_axes(own)}
+    _arrays = [name for own in _row["signatures"].values() for name, _ in (*own["inputs"], *own["outputs"])]
+    _row["names"] = list(dict.fromkeys([*_arrays, *sorted(_row["scalars"]), *sorted(_row["axes"])]))
     for _own in _row["signatures"].values():
         _own["order"] = [name for name, _ in _own["inputs"]]
 
@@ -140,6 +142,10 @@ def _bind(row: dict, args: tuple, keywords: dict, variant: str | None) -> tuple[
             values[name] = float(value)
         elif name in row["axes"] and not hasattr(value, "shape"):
             sizes[name] = _extents(row, name, value)
+        elif name in row["scalars"] and not hasattr(value, "shape"):
+            raise errors.ArgumentError(f"`{name}` of `{row['name']}` is a number, not {value!r}")
+        elif name not in row["names"]:
+            raise errors.ArgumentError(f"`{row['name']}` has no `{name}`: it has {', '.join(row['names'])}")
         else:
             named[name] = value
     order = _signature(row, variant)["order"]
@@ -209,6 +215,8 @@ def call(name: str, *args, variant: str | None = None, out=None, stream=None, **
     if out is not None and not isinstance(out, dict):
         given = out if isinstance(out, (tuple, list)) else (out,)
         results = [result for result, _ in _signature(row, variant)["outputs"]]
+        if any(one is None for one in given):
+            raise errors.ArgumentError(f"`out` of `{name}` has an array for each result, or is a dictionary of some by name")
         if len(given) > len(results):
             raise errors.ArgumentError(f"`{name}` gives {len(results)} results, and `out` has {len(given)} arrays")
         out = dict(zip(results, given, strict=False))
