@@ -80,7 +80,7 @@ OTHERS = {
     "attention": lambda: ([torch.randn(1, 2, 5, 16)] * 3, {"scale": 0.25}),
     "cast": lambda: ([torch.randn(3, 7)], {"dtype": torch.float16}),
     "histogram": lambda: ([torch.randn(3, 9)], {"bins": 4, "least": -1.0, "greatest": 1.0}),
-    "kv_append": lambda: ([torch.randn(2, 1, 8), torch.randn(2, 1, 8), ints(8, 2), torch.zeros(4, 2, 1, 8), torch.zeros(4, 2, 1, 8)], {}),
+    "kv_append": lambda: ([torch.randn(2, 1, 8), torch.randn(2, 1, 8), torch.randperm(8)[:2].int(), *torch.zeros(2, 4, 2, 1, 8)], {}),
     "random_uniform": lambda: ([], {"n": [3, 4], "dtype": torch.float32, "seed": 5}),
     "quantise": lambda: ([torch.randn(2, 256)], {"variant": "blocks_int8"}),
     "embedding_backward": lambda: ([torch.randn(2, 3, 5), ints(7, 2, 3)], {"vocab": 7}),
@@ -303,6 +303,12 @@ MODULES = {
     "RMSNorm": ((24,), {"eps": 1e-5}, lambda: [torch.randn(2, 3, 24)], {}),
     "RMSNorm of two axes, plain": (((3, 8),), {"elementwise_affine": False}, lambda: [torch.randn(2, 3, 8)], {}),
     "LayerNorm": (((3, 8),), {}, lambda: [torch.randn(2, 3, 8)], {}),
+def decode(table: list, lengths: list) -> torch.Tensor:
+    """Attention of one token to the pages of a sequence, of which there are three."""
+    pages = torch.randn(3, 8, 2, 16)
+    return functional.attention_decode(torch.randn(1, 2, 16), pages, pages, torch.tensor(table), torch.tensor(lengths))
+
+
     "LayerNorm without bias": ((24,), {"bias": False}, lambda: [torch.randn(2, 24)], {}),
     "SiLU": ((), {}, lambda: [torch.randn(2, 7)], {}),
     "GELU": ((), {}, lambda: [torch.randn(2, 7)], {}),
@@ -330,6 +336,32 @@ MODULES = {
 def test_modules_are_those_of_pytorch(name):
     torch.manual_seed(0)
     args, keywords, inputs, called = MODULES[name]
+    "`k` of `tessera::top_k` is the size of an axis, which -1 cannot be": lambda: functional.top_k(torch.ones(2, 4), k=-1),
+    "`n` of `tessera::random_uniform` is the size of an axis, which \\[2, -1\\] cannot be": lambda: (
+        functional.random_uniform(n=[2, -1], dtype=torch.float32, device="meta")
+    ),
+    "`block_table`: 3 at place 1 of row 0 is none of the 3 pages": lambda: decode([[0, 3]], [10]),
+    "`block_table`: -1 at place 1 of row 0 is none of the 3 pages": lambda: decode([[0, -1]], [10]),
+    "`lengths`: 17 at place 0 is no length of a sequence, which has up to 2 pages of 8": lambda: decode([[0, 1]], [17]),
+    "`lengths`: -1 at place 0": lambda: decode([[0, 1]], [-1]),
+    "`place`: 0 stands at places 0 and 1, and each of the rows of `y` is written once": lambda: (
+        functional.moe_permute(torch.ones(2, 4), torch.tensor([[0], [0]]), slots=2)
+    ),
+    "`slots`: 3 stands at places 0 and 2, and each of the rows of `k_cache` is written once": lambda: (
+        functional.kv_append(torch.ones(3, 1, 4), torch.ones(3, 1, 4), torch.tensor([3, -1, 3]), torch.ones(2, 4, 1, 4), torch.zeros(2, 4, 1, 4))
+    ),
+    "`columns`: 9 at place 2 is none of the 3 groups of `column_offsets`": lambda: (
+        functional.csr_to_csc(torch.ones(3), torch.tensor([0, 1, 9]), torch.tensor([0, 2, 3]), column_bounds=4)
+    ),
+    "`columns`: -1 at place 1 is none of the 3 places of `x`": lambda: (
+        functional.csr_to_dense(torch.ones(3), torch.tensor([0, -1, 2]), torch.tensor([0, 2, 3]), m=2, n=3)
+    ),
+    "`rows`: 5 at place 1 is none of the 3 groups of `row_offsets`": lambda: functional.coo_to_csr(torch.tensor([0, 5]), bounds=4),
+    "`rows`: 2 stands before 0 at places 0 and 1, and they rise": lambda: functional.coo_to_csr(torch.tensor([2, 0, 1]), bounds=4),
+    "`least` is 2: `greatest` is 1": lambda: functional.histogram(torch.rand(9), bins=2, least=2.0, greatest=1.0),
+    "`greatest` is NaN": lambda: functional.histogram(torch.rand(9), bins=2, least=0.0, greatest=float("nan")),
+    "`ignore_index` is 2147483647": lambda: functional.cross_entropy(torch.randn(3, 4), torch.tensor([0, 1, 2**40]), ignore_index=2**31 - 1),
+    "`labels`: 2147483647 at place 2 is no class": lambda: functional.cross_entropy(torch.randn(3, 4), torch.tensor([0, 1, 2**40])),
     kind = name.replace(",", " ").split()[0]
     theirs = getattr(torch.nn, kind)(*args, **keywords)
     for parameter in theirs.parameters():

@@ -19,7 +19,7 @@ use crate::call::CallError;
 use crate::operator::Unsupported;
 use crate::problem::Problem;
 
-pub(crate) use self::values::{ClassAxis, Indices, Labels, Rows, pair_at};
+pub(crate) use self::values::{ClassAxis, Indices, Labels, Pages, Rows, pair_at};
 
 /// An array of a call: its name, that of the plan's tensor; and names of its axes with spaces between. A number is the size itself,
 /// two dots before the first name stand for any number of axes.
@@ -72,6 +72,8 @@ pub struct Signature {
     pub(crate) labels: Option<Labels>,
     /// Arrays of numbers of rows.
     pub(crate) indices: &'static [Indices],
+    /// The arrays that say in which pages rows of sequences lie.
+    pub(crate) pages: Option<Pages>,
     /// The array that says where two of each four neighbours stand.
     pub(crate) fours: Option<&'static str>,
     /// Numbers that are more than 0.
@@ -106,6 +108,7 @@ impl Signature {
     /// With arrays of types of their own.
     pub(crate) const fn types(self, types: &'static [(&'static str, DType)]) -> Signature {
         Signature { types, ..self }
+            pages: None,
     }
 
     /// The extent of an axis that follows from the problem.
@@ -162,6 +165,11 @@ impl Signature {
     /// With numbers that are more than 0.
     pub(crate) const fn positive(self, positive: &'static [&'static str]) -> Signature {
         Signature { positive, ..self }
+    }
+
+    /// With arrays of pages.
+    pub(crate) const fn pages(self, pages: Pages) -> Signature {
+        Signature { pages: Some(pages), ..self }
     }
 
     /// Refuses a number that has to be more than 0 and is not, as launches are given it, in 32 bits.
