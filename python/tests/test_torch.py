@@ -289,12 +289,26 @@ MISTAKES = {
 def test_mistakes_are_said(text):
     with pytest.raises(errors.ArgumentError, match=text):
         MISTAKES[text]()
+    for call in (
+        lambda: functional.reduce_rows(torch.empty(2, 0), variant="max"),
+        lambda: functional.reduce_columns(torch.empty(0, 2), variant="min"),
+        lambda: functional.vector(torch.empty(0), variant="reduce_max"),
+    ):
+        with pytest.raises(errors.ArgumentError, match="of no elements none is the largest or smallest"):
+            call()
+    assert functional.reduce_rows(torch.empty(0, 0), variant="max").shape == (0,)
 
 
 def test_gradients_have_no_gradients():
     x = numbers(3)
     (first,) = torch.autograd.grad(functional.silu(x).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="silu_backward"):
+def decode(table: list, lengths: list) -> torch.Tensor:
+    """Attention of one token to the pages of a sequence, of which there are three."""
+    pages = torch.randn(3, 8, 2, 16)
+    return functional.attention_decode(torch.randn(1, 2, 16), pages, pages, torch.tensor(table), torch.tensor(lengths))
+
+
         torch.autograd.grad(first.sum(), x)
 
 
@@ -349,6 +363,18 @@ def test_modules_are_those_of_pytorch(name):
     ),
     "`slots`: 3 stands at places 0 and 2, and each of the rows of `k_cache` is written once": lambda: (
         functional.kv_append(torch.ones(3, 1, 4), torch.ones(3, 1, 4), torch.tensor([3, -1, 3]), torch.ones(2, 4, 1, 4), torch.zeros(2, 4, 1, 4))
+    "0 heads do not divide 32": lambda: tessera.torch.Attention(32, 0),
+    "or 0 heads of keys": lambda: tessera.torch.Attention(32, 2, shared=0),
+    "tensors of 1, 1 and 1 axes": lambda: tessera.torch.scaled_dot_product_attention(*(torch.ones(8),) * 3),
+    "heads of no elements": lambda: tessera.torch.scaled_dot_product_attention(*(torch.ones(1, 2, 3, 0),) * 3),
+    "`foo` is no reduction": lambda: tessera.torch.CrossEntropyLoss(reduction="foo"),
+    "SiLU: it changes what it is given": lambda: tessera.torch.SiLU(inplace=True),
+    "`dims` is 0: elements are turned in pairs": lambda: tessera.torch.RotaryEmbedding(dims=0),
+    "`dims` is 3: elements are turned in pairs": lambda: tessera.torch.RotaryEmbedding(dims=3),
+    "`theta` is nan: it is a finite number of more than 0": lambda: tessera.torch.RotaryEmbedding(theta=float("nan")),
+    "`theta` is -1: it is a finite number of more than 0": lambda: functional.rope(torch.ones(1, 2, 1, 4), variant="halves_theta", theta=-1.0),
+    "`eps` is -1: it is a finite number of 0 or more": lambda: functional.rms_norm(torch.ones(2, 4), torch.ones(4), eps=-1.0),
+    "`momentum` is 2: it is a share from 0 to 1": lambda: functional.running_statistics(*torch.ones(4, 3), momentum=2.0),
     ),
     "`columns`: 9 at place 2 is none of the 3 groups of `column_offsets`": lambda: (
         functional.csr_to_csc(torch.ones(3), torch.tensor([0, 1, 9]), torch.tensor([0, 2, 3]), column_bounds=4)
