@@ -245,6 +245,47 @@ def test_infers_without_memory():
         (torch.float32, (2, 8, 1 << 20)),
     ]
     assert functional.random_normal(n=[2, 3], dtype=torch.float16).shape == (2, 3)
+    made = functional.random_uniform(n=[2, 1 << 40], dtype=torch.float16, device="meta")
+    assert (made.shape, made.dtype, made.device.type) == ((2, 1 << 40), torch.float16, "meta")
+
+
+def test_attention_of_no_keys_is_nothing():
+    for queries in (1, 3, 100):
+        for dim in (8, 16, 320):
+            query, none = numbers(1, 2, queries, dim, dtype=torch.float32), torch.empty(1, 2, 0, dim)
+            for made in (
+                tessera.torch.scaled_dot_product_attention(query, none, none),
+                functional.attention(query, none, none, scale=1.0),
+                functional.attention_window(query, none, none)[0],
+            ):
+                assert torch.equal(made, torch.zeros_like(made)), (queries, dim)
+        out, lse = functional.attention_lse(query, none, none)
+        assert torch.equal(lse, torch.full_like(lse, -torch.inf))
+        out.sum().backward()
+        assert not query.grad.any()
+
+
+@pytest.mark.parametrize("variant", ["max", "min"])
+def test_gradients_of_rows_with_nan_are_nan(variant):
+    x = torch.tensor([[1.0, torch.nan, 3.0], [2.0, 2.0, 2.0], [1.0, 5.0, -torch.inf]])
+    results = []
+    for of in (lambda x: functional.reduce_rows(x, variant=variant), lambda x: getattr(x, f"a{variant}")(-1)):
+        given = x.clone().requires_grad_()
+        of(given).sum().backward()
+        results.append(given.grad)
+    torch.testing.assert_close(*results, equal_nan=True)
+
+
+def test_dropout_of_any_probability():
+    x = torch.ones(1 << 20, dtype=torch.float64)
+    for p in (0.0, 1e-6, 0.1, 0.5, 0.999, 0.999995, 1.0):
+        kept = functional.dropout(x, p=p, seed=3)
+        count = int(kept.count_nonzero())
+        assert abs(count - (1 - p) * len(x)) <= 5 * (p * (1 - p) * len(x)) ** 0.5, (p, count)
+        assert kept.unique().tolist() == [value for value, is_there in ((0.0, count < len(x)), (1 / (1 - p) if p < 1 else 1, count)) if is_there]
+    # The elements that share a word are dropped each for itself.
+    both = functional.dropout(x, p=0.5, seed=3).view(-1, 512) != 0
+    assert abs((both[::2] & both[1::2]).double().mean() - 0.25) < 0.005
 
 
 def test_empty_tensors():

@@ -293,7 +293,13 @@ static OF_EXTREME: Rowwise = Rowwise {
         let (x, y, dy) = (&inputs[0], inputs[1][0], inputs[2][0]);
         let share = dy / x.iter().filter(|x| **x == y).count() as f64;
         for ((want, bound), x) in want.iter_mut().zip(bound).zip(x) {
-            *want = if *x == y { share } else { 0.0 };
+            *want = if *x == y {
+                share
+            } else if y.is_nan() {
+                y
+            } else {
+                0.0
+            };
             *bound = (model.u_out + 2.0 * model.u_acc) * want.abs() + if *want == 0.0 { 0.0 } else { model.floor };
         }
     },
