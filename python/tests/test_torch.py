@@ -289,10 +289,24 @@ def test_dropout_of_any_probability():
 
 
 def test_empty_tensors():
+    for call in (
+        lambda: functional.reduce_rows(torch.empty(2, 0), variant="max"),
+        lambda: functional.reduce_columns(torch.empty(0, 2), variant="min"),
+        lambda: functional.vector(torch.empty(0), variant="reduce_max"),
+    ):
+        with pytest.raises(errors.ArgumentError, match="of no elements none is the largest or smallest"):
+            call()
+    assert functional.reduce_rows(torch.empty(0, 0), variant="max").shape == (0,)
     assert functional.softmax(torch.empty(0, 6)).shape == (0, 6)
     x = torch.empty(0, 6, requires_grad=True)
     functional.rms_norm(x, torch.ones(6), eps=1e-6).sum().backward()
     assert x.grad.shape == (0, 6)
+
+
+def decode(table: list, lengths: list) -> torch.Tensor:
+    """Attention of one token to the pages of a sequence, of which there are three."""
+    pages = torch.randn(3, 8, 2, 16)
+    return functional.attention_decode(torch.randn(1, 2, 16), pages, pages, torch.tensor(table), torch.tensor(lengths))
 
 
 MISTAKES = {
@@ -322,7 +336,45 @@ MISTAKES = {
     "0.5 of the weights are dropped": lambda: tessera.torch.MultiheadAttention(32, 2, dropout=0.5),
     "labels are smoothed": lambda: tessera.torch.CrossEntropyLoss(label_smoothing=0.1),
     "is given probabilities": lambda: tessera.torch.CrossEntropyLoss()(torch.ones(2, 3), torch.ones(2, 3)),
+    "`k` of `tessera::top_k` is the size of an axis, which -1 cannot be": lambda: functional.top_k(torch.ones(2, 4), k=-1),
+    "`n` of `tessera::random_uniform` is the size of an axis, which \\[2, -1\\] cannot be": lambda: (
+        functional.random_uniform(n=[2, -1], dtype=torch.float32, device="meta")
+    ),
+    "`block_table`: 3 at place 1 of row 0 is none of the 3 pages": lambda: decode([[0, 3]], [10]),
+    "`block_table`: -1 at place 1 of row 0 is none of the 3 pages": lambda: decode([[0, -1]], [10]),
+    "`lengths`: 17 at place 0 is no length of a sequence, which has up to 2 pages of 8": lambda: decode([[0, 1]], [17]),
+    "`lengths`: -1 at place 0": lambda: decode([[0, 1]], [-1]),
+    "`place`: 0 stands at places 0 and 1, and each of the rows of `y` is written once": lambda: (
+        functional.moe_permute(torch.ones(2, 4), torch.tensor([[0], [0]]), slots=2)
+    ),
+    "`slots`: 3 stands at places 0 and 2, and each of the rows of `k_cache` is written once": lambda: (
+        functional.kv_append(torch.ones(3, 1, 4), torch.ones(3, 1, 4), torch.tensor([3, -1, 3]), torch.ones(2, 4, 1, 4), torch.zeros(2, 4, 1, 4))
+    ),
+    "`columns`: 9 at place 2 is none of the 3 groups of `column_offsets`": lambda: (
+        functional.csr_to_csc(torch.ones(3), torch.tensor([0, 1, 9]), torch.tensor([0, 2, 3]), column_bounds=4)
+    ),
+    "`columns`: -1 at place 1 is none of the 3 places of `x`": lambda: (
+        functional.csr_to_dense(torch.ones(3), torch.tensor([0, -1, 2]), torch.tensor([0, 2, 3]), m=2, n=3)
+    ),
+    "`rows`: 5 at place 1 is none of the 3 groups of `row_offsets`": lambda: functional.coo_to_csr(torch.tensor([0, 5]), bounds=4),
+    "`rows`: 2 stands before 0 at places 0 and 1, and they rise": lambda: functional.coo_to_csr(torch.tensor([2, 0, 1]), bounds=4),
+    "`least` is 2: `greatest` is 1": lambda: functional.histogram(torch.rand(9), bins=2, least=2.0, greatest=1.0),
+    "`greatest` is NaN": lambda: functional.histogram(torch.rand(9), bins=2, least=0.0, greatest=float("nan")),
+    "`ignore_index` is 2147483647": lambda: functional.cross_entropy(torch.randn(3, 4), torch.tensor([0, 1, 2**40]), ignore_index=2**31 - 1),
+    "`labels`: 2147483647 at place 2 is no class": lambda: functional.cross_entropy(torch.randn(3, 4), torch.tensor([0, 1, 2**40])),
     "3 heads do not divide 32": lambda: tessera.torch.Attention(32, 3),
+    "0 heads do not divide 32": lambda: tessera.torch.Attention(32, 0),
+    "or 0 heads of keys": lambda: tessera.torch.Attention(32, 2, shared=0),
+    "tensors of 1, 1 and 1 axes": lambda: tessera.torch.scaled_dot_product_attention(*(torch.ones(8),) * 3),
+    "heads of no elements": lambda: tessera.torch.scaled_dot_product_attention(*(torch.ones(1, 2, 3, 0),) * 3),
+    "`foo` is no reduction": lambda: tessera.torch.CrossEntropyLoss(reduction="foo"),
+    "SiLU: it changes what it is given": lambda: tessera.torch.SiLU(inplace=True),
+    "`dims` is 0: elements are turned in pairs": lambda: tessera.torch.RotaryEmbedding(dims=0),
+    "`dims` is 3: elements are turned in pairs": lambda: tessera.torch.RotaryEmbedding(dims=3),
+    "`theta` is nan: it is a finite number of more than 0": lambda: tessera.torch.RotaryEmbedding(theta=float("nan")),
+    "`theta` is -1: it is a finite number of more than 0": lambda: functional.rope(torch.ones(1, 2, 1, 4), variant="halves_theta", theta=-1.0),
+    "`eps` is -1: it is a finite number of 0 or more": lambda: functional.rms_norm(torch.ones(2, 4), torch.ones(4), eps=-1.0),
+    "`momentum` is 2: it is a share from 0 to 1": lambda: functional.running_statistics(*torch.ones(4, 3), momentum=2.0),
 }
 
 
@@ -330,26 +382,12 @@ MISTAKES = {
 def test_mistakes_are_said(text):
     with pytest.raises(errors.ArgumentError, match=text):
         MISTAKES[text]()
-    for call in (
-        lambda: functional.reduce_rows(torch.empty(2, 0), variant="max"),
-        lambda: functional.reduce_columns(torch.empty(0, 2), variant="min"),
-        lambda: functional.vector(torch.empty(0), variant="reduce_max"),
-    ):
-        with pytest.raises(errors.ArgumentError, match="of no elements none is the largest or smallest"):
-            call()
-    assert functional.reduce_rows(torch.empty(0, 0), variant="max").shape == (0,)
 
 
 def test_gradients_have_no_gradients():
     x = numbers(3)
     (first,) = torch.autograd.grad(functional.silu(x).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="silu_backward"):
-def decode(table: list, lengths: list) -> torch.Tensor:
-    """Attention of one token to the pages of a sequence, of which there are three."""
-    pages = torch.randn(3, 8, 2, 16)
-    return functional.attention_decode(torch.randn(1, 2, 16), pages, pages, torch.tensor(table), torch.tensor(lengths))
-
-
         torch.autograd.grad(first.sum(), x)
 
 
@@ -358,12 +396,6 @@ MODULES = {
     "RMSNorm": ((24,), {"eps": 1e-5}, lambda: [torch.randn(2, 3, 24)], {}),
     "RMSNorm of two axes, plain": (((3, 8),), {"elementwise_affine": False}, lambda: [torch.randn(2, 3, 8)], {}),
     "LayerNorm": (((3, 8),), {}, lambda: [torch.randn(2, 3, 8)], {}),
-def decode(table: list, lengths: list) -> torch.Tensor:
-    """Attention of one token to the pages of a sequence, of which there are three."""
-    pages = torch.randn(3, 8, 2, 16)
-    return functional.attention_decode(torch.randn(1, 2, 16), pages, pages, torch.tensor(table), torch.tensor(lengths))
-
-
     "LayerNorm without bias": ((24,), {"bias": False}, lambda: [torch.randn(2, 24)], {}),
     "SiLU": ((), {}, lambda: [torch.randn(2, 7)], {}),
     "GELU": ((), {}, lambda: [torch.randn(2, 7)], {}),
@@ -391,44 +423,6 @@ def decode(table: list, lengths: list) -> torch.Tensor:
 def test_modules_are_those_of_pytorch(name):
     torch.manual_seed(0)
     args, keywords, inputs, called = MODULES[name]
-    "`k` of `tessera::top_k` is the size of an axis, which -1 cannot be": lambda: functional.top_k(torch.ones(2, 4), k=-1),
-    "`n` of `tessera::random_uniform` is the size of an axis, which \\[2, -1\\] cannot be": lambda: (
-        functional.random_uniform(n=[2, -1], dtype=torch.float32, device="meta")
-    ),
-    "`block_table`: 3 at place 1 of row 0 is none of the 3 pages": lambda: decode([[0, 3]], [10]),
-    "`block_table`: -1 at place 1 of row 0 is none of the 3 pages": lambda: decode([[0, -1]], [10]),
-    "`lengths`: 17 at place 0 is no length of a sequence, which has up to 2 pages of 8": lambda: decode([[0, 1]], [17]),
-    "`lengths`: -1 at place 0": lambda: decode([[0, 1]], [-1]),
-    "`place`: 0 stands at places 0 and 1, and each of the rows of `y` is written once": lambda: (
-        functional.moe_permute(torch.ones(2, 4), torch.tensor([[0], [0]]), slots=2)
-    ),
-    "`slots`: 3 stands at places 0 and 2, and each of the rows of `k_cache` is written once": lambda: (
-        functional.kv_append(torch.ones(3, 1, 4), torch.ones(3, 1, 4), torch.tensor([3, -1, 3]), torch.ones(2, 4, 1, 4), torch.zeros(2, 4, 1, 4))
-    "0 heads do not divide 32": lambda: tessera.torch.Attention(32, 0),
-    "or 0 heads of keys": lambda: tessera.torch.Attention(32, 2, shared=0),
-    "tensors of 1, 1 and 1 axes": lambda: tessera.torch.scaled_dot_product_attention(*(torch.ones(8),) * 3),
-    "heads of no elements": lambda: tessera.torch.scaled_dot_product_attention(*(torch.ones(1, 2, 3, 0),) * 3),
-    "`foo` is no reduction": lambda: tessera.torch.CrossEntropyLoss(reduction="foo"),
-    "SiLU: it changes what it is given": lambda: tessera.torch.SiLU(inplace=True),
-    "`dims` is 0: elements are turned in pairs": lambda: tessera.torch.RotaryEmbedding(dims=0),
-    "`dims` is 3: elements are turned in pairs": lambda: tessera.torch.RotaryEmbedding(dims=3),
-    "`theta` is nan: it is a finite number of more than 0": lambda: tessera.torch.RotaryEmbedding(theta=float("nan")),
-    "`theta` is -1: it is a finite number of more than 0": lambda: functional.rope(torch.ones(1, 2, 1, 4), variant="halves_theta", theta=-1.0),
-    "`eps` is -1: it is a finite number of 0 or more": lambda: functional.rms_norm(torch.ones(2, 4), torch.ones(4), eps=-1.0),
-    "`momentum` is 2: it is a share from 0 to 1": lambda: functional.running_statistics(*torch.ones(4, 3), momentum=2.0),
-    ),
-    "`columns`: 9 at place 2 is none of the 3 groups of `column_offsets`": lambda: (
-        functional.csr_to_csc(torch.ones(3), torch.tensor([0, 1, 9]), torch.tensor([0, 2, 3]), column_bounds=4)
-    ),
-    "`columns`: -1 at place 1 is none of the 3 places of `x`": lambda: (
-        functional.csr_to_dense(torch.ones(3), torch.tensor([0, -1, 2]), torch.tensor([0, 2, 3]), m=2, n=3)
-    ),
-    "`rows`: 5 at place 1 is none of the 3 groups of `row_offsets`": lambda: functional.coo_to_csr(torch.tensor([0, 5]), bounds=4),
-    "`rows`: 2 stands before 0 at places 0 and 1, and they rise": lambda: functional.coo_to_csr(torch.tensor([2, 0, 1]), bounds=4),
-    "`least` is 2: `greatest` is 1": lambda: functional.histogram(torch.rand(9), bins=2, least=2.0, greatest=1.0),
-    "`greatest` is NaN": lambda: functional.histogram(torch.rand(9), bins=2, least=0.0, greatest=float("nan")),
-    "`ignore_index` is 2147483647": lambda: functional.cross_entropy(torch.randn(3, 4), torch.tensor([0, 1, 2**40]), ignore_index=2**31 - 1),
-    "`labels`: 2147483647 at place 2 is no class": lambda: functional.cross_entropy(torch.randn(3, 4), torch.tensor([0, 1, 2**40])),
     kind = name.replace(",", " ").split()[0]
     theirs = getattr(torch.nn, kind)(*args, **keywords)
     for parameter in theirs.parameters():
