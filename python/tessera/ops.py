@@ -39,6 +39,8 @@ def own_axes(signature: dict) -> dict[str, bool]:
 for _row in _ROWS.values():
     _row["scalars"] = {name for own in _row["signatures"].values() for name in own["scalars"]}
     _row["axes"] = {axis for own in _row["signatures"].values() for axis in own_axes(own)}
+    _arrays = [name for own in _row["signatures"].values() for name, _ in (*own["inputs"], *own["outputs"])]
+    _row["names"] = list(dict.fromkeys([*_arrays, *sorted(_row["scalars"]), *sorted(_row["axes"])]))
     for _own in _row["signatures"].values():
         _own["order"] = [name for name, _ in _own["inputs"]]
 
@@ -56,7 +58,7 @@ def _taken(name: str, array):
     wanted = None if held is None else taken_as(name, held.name)
     if held is None or wanted == held.name:
         return array
-    if _library(array) == "torch":
+    if library_of(array) == "torch":
         import torch
 
         if wanted == "int8":
@@ -73,7 +75,7 @@ def _signature(row: dict, variant: str | None) -> dict:
     return row["signatures"].get(variant or row["default"] or "") or next(iter(row["signatures"].values()))
 
 
-def _library(array) -> str:
+def library_of(array) -> str:
     """The library that an array is of; classes made from PyTorch's are PyTorch's."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, getattr(torch, "Tensor", ())):
@@ -84,7 +86,7 @@ def _library(array) -> str:
 
 def _like(first, dtype: str, shape: list[int]):
     """A new array of the library and the device of an array; of NumPy's for JAX, whose own cannot be written."""
-    library = _library(first)
+    library = library_of(first)
     if library == "torch":
         import torch
 
@@ -107,7 +109,7 @@ def _like(first, dtype: str, shape: list[int]):
 
 def _given_back(first, made):
     """A result as an array of the library of the inputs."""
-    if _library(first) != "jax":
+    if library_of(first) != "jax":
         return made
     import jax
 
@@ -140,6 +142,10 @@ def _bind(row: dict, args: tuple, keywords: dict, variant: str | None) -> tuple[
             values[name] = float(value)
         elif name in row["axes"] and not hasattr(value, "shape"):
             sizes[name] = _extents(row, name, value)
+        elif name in row["scalars"] and not hasattr(value, "shape"):
+            raise errors.ArgumentError(f"`{name}` of `{row['name']}` is a number, not {value!r}")
+        elif name not in row["names"]:
+            raise errors.ArgumentError(f"`{row['name']}` has no `{name}`: it has {', '.join(row['names'])}")
         else:
             named[name] = value
     order = _signature(row, variant)["order"]
@@ -175,6 +181,14 @@ def _results(name: str, variant: str | None, arrays: dict, values: dict, sizes: 
     return {result: _like(first, dtype, shape) for result, dtype, shape in said}
 
 
+def _refuse_graphs(name: str, out: dict) -> None:
+    """Refuses tensors for results that ask for a gradient, where gradients are recorded: what they are told of the write is not what made them."""
+    for result, array in out.items():
+        if library_of(array) == "torch" and array.requires_grad and sys.modules["torch"].is_grad_enabled():
+            text = f"`{result}` of `{name}` is written and asks for a gradient: pass `{result}.detach()`, or call it under `torch.no_grad()`"
+            raise errors.ArgumentError(text)
+
+
 def call(name: str, *args, variant: str | None = None, out=None, stream=None, **keywords):
     """Calls an operator.
 
@@ -201,10 +215,13 @@ def call(name: str, *args, variant: str | None = None, out=None, stream=None, **
     if out is not None and not isinstance(out, dict):
         given = out if isinstance(out, (tuple, list)) else (out,)
         results = [result for result, _ in _signature(row, variant)["outputs"]]
+        if any(one is None for one in given):
+            raise errors.ArgumentError(f"`out` of `{name}` has an array for each result, or is a dictionary of some by name")
         if len(given) > len(results):
             raise errors.ArgumentError(f"`{name}` gives {len(results)} results, and `out` has {len(given)} arrays")
         out = dict(zip(results, given, strict=False))
     out = out or {}
+    _refuse_graphs(name, out)
     theirs = [*arrays.values(), *out.values()]
     if sizes and not all(result in out for result, _ in _signature(row, variant)["outputs"]):
         out = {**_results(name, variant, arrays, values, sizes), **out}

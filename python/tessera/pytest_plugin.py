@@ -8,6 +8,7 @@ Options:
 
 ``@pytest.mark.tessera(device, sanitize, target=..., schedule=..., seed=..., threads=...)`` says so for a test, a class or a module, and goes
 before the options. The fixture ``tessera_device`` gives the device's name; as a parameter (``tessera.testing.devices``) it chooses the device.
+Fixtures run where the test does for which they are made: those of a module or of the session, where the first test does that asks for them.
 
 At the end stands how many launches ran where, those of pytest-xdist's workers too. Installed packages register the plugin; elsewhere it is
 ``-p tessera.pytest_plugin``.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import dataclasses
 
 import pytest
@@ -87,15 +89,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         _device.WATCHERS.remove(launches)
 
 
-def _host(request: pytest.FixtureRequest) -> _device.Host:
+def _host(item: pytest.Item) -> _device.Host:
     """Where a test's kernels run: its parameter, its markers, the options."""
     chosen: dict = {}
-    for marker in reversed(list(request.node.iter_markers("tessera"))):
+    for marker in reversed(list(item.iter_markers("tessera"))):
         chosen.update(_said(marker))
-    option = request.config.getoption
+    option = item.config.getoption
     asked = {"device": option("--tessera-device"), "sanitize": option("--tessera-sanitize")}
     chosen = {name: value for name, value in asked.items() if value is not None} | chosen
-    params = getattr(request.node, "callspec", None)
+    params = getattr(item, "callspec", None)
     if params is not None and "tessera_device" in params.params:
         chosen["device"] = params.params["tessera_device"]
     device = chosen.setdefault("device", "cpu")
@@ -130,18 +132,36 @@ def _said(marker: pytest.Mark) -> dict:
     return said
 
 
-@pytest.fixture(autouse=True)
-def _tessera_place(request: pytest.FixtureRequest):
-    host = _host(request)
-    request.config.stash[_LAUNCHES].now = request.node.nodeid
-    with _device.instead(host):
-        yield host
+#: Where a test's kernels run, and what ends that.
+_PLACE = pytest.StashKey[tuple[_device.Host, contextlib.ExitStack]]()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item):
+    """Before a test's fixtures are made, those of its module and of the session too: kernels run where the test says from now on."""
+    host = _host(item)
+    item.config.stash[_LAUNCHES].now = item.nodeid
+    place = contextlib.ExitStack()
+    place.enter_context(_device.instead(host))
+    item.stash[_PLACE] = host, place
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item):
+    """Behind the fixtures that end with a test: they ended where the test ran."""
+    try:
+        return (yield)
+    finally:
+        if _PLACE in item.stash:
+            item.stash[_PLACE][1].close()
+            del item.stash[_PLACE]
 
 
 @pytest.fixture
-def tessera_device(_tessera_place) -> str:
+def tessera_device(request: pytest.FixtureRequest) -> str:
     """The name of the device on which the test's kernels run: ``cpu`` or ``emu``."""
-    return _tessera_place.device
+    return request.node.stash[_PLACE][0].device
 
 
 _COUNTS = "tessera_launches"

@@ -295,6 +295,32 @@ def test_arrays_that_share_memory():
 
 
 @pytest.mark.parametrize("device", ["cpu", "emu"])
+def test_results_of_operators_share_no_memory(device):
+    ops, random = tessera.ops, lambda *shape: np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)  # noqa: E731
+    x, weight, dy = random(1, 2, 5, 5), random(3, 2, 3, 3), random(1, 3, 3, 3)
+    queries, rows = random(1, 2, 5, 8), random(1, 2, 5)
+    cache, new = np.zeros((2, 8, 2, 4), np.float32), random(1, 2, 4)
+    attend = lambda **out: ops.attention_backward(*(queries,) * 4, rows, queries, rows, out=out)  # noqa: E731
+    one = np.empty_like(queries)
+    for call in (
+        lambda: ops.conv2d_backward(x, weight, dy, variant="nchw", out={"dx": x}),
+        lambda: attend(dQ=one, dK=one),
+        lambda: attend(dV=queries),
+        lambda: ops.kv_append(new, new + 1, np.array([1]), out=(cache, cache)),
+        lambda: ops.kv_append(new, new + 1, np.array([1]), out=(cache[:1], cache.reshape(1, 16, 2, 4)[:, 1:9])),
+    ):
+        with tessera.use(device), pytest.raises(tessera.ArgumentError, match="is written in the memory of"):
+            call()
+    assert not cache.any()
+    # Parts of one array that lie between each other share none.
+    fused = np.zeros((1, 2, 5, 3, 8), np.float32)
+    with tessera.use(device):
+        want, parts = attend(), [fused[:, :, :, at] for at in range(3)]
+        attend(dQ=parts[0], dK=parts[1], dV=parts[2])
+    assert all(same(part, right) for part, right in zip(parts, want, strict=True))
+
+
+@pytest.mark.parametrize("device", ["cpu", "emu"])
 def test_arrays_between_each_other_share_nothing(device):
     @ct.kernel
     def doubled(x, y):

@@ -558,3 +558,9 @@ def test_variants_and_results_that_an_operator_has_not():
         tessera.ops.softmax(x, variant="nope")
     with pytest.raises(tessera.ArgumentError, match="gives 1 results, and `out` has 2"):
         tessera.ops.softmax(x, out=(x.copy(), x.copy()))
+    with pytest.raises(tessera.ArgumentError, match="`out` of `top_k` has an array for each result"):
+        tessera.ops.top_k(x, k=2, out=(None, x))
+    with pytest.raises(tessera.ArgumentError, match="`softmax` has no `foo`: it has x, y"):
+        tessera.ops.softmax(x, foo=3)
+    with pytest.raises(tessera.ArgumentError, match="`eps` of `rms_norm` is a number, not 'a'"):
+        tessera.ops.rms_norm(x, x[0], eps="a")

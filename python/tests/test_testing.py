@@ -61,6 +61,23 @@ def test_whole_numbers_are_exact_and_shapes_are_theirs():
         with pytest.raises(AssertionError):
             testing.assert_close(got, want)
     assert testing.assert_close(np.zeros((0, 3)), np.zeros((0, 3))) == 0
+    large = np.array([1_000_000_000])
+    for got, want, most in ((large + 1, large, {}), (large.astype(np.uint32), large - 100, dict(reduction_length=10**9)), (large, large + 0.4, {})):
+        with pytest.raises(AssertionError, match="inf times the bound 0; .*\n  bound: none, they are whole numbers"):
+            testing.assert_close(got, want, **most)
+    assert not testing.tolerance(large, "int64").any()
+
+
+def test_bounds_that_hold_nothing_are_refused():
+    one = np.ones(1, np.float32)
+    for magnitude in (np.array([np.inf], np.float16), [np.nan]):
+        with pytest.raises(tessera.errors.ArgumentValueError, match="`magnitude` is infinite, or no number"):
+            testing.assert_close(one, [500.0], magnitude=magnitude)
+    for length in (np.inf, np.nan):
+        with pytest.raises(tessera.errors.ArgumentValueError, match="`reduction_length` is"):
+            testing.assert_close(one, [500.0], reduction_length=length)
+    # Where what is expected is infinite, so may be the terms.
+    assert testing.assert_close(one * np.inf, [np.inf], magnitude=one * np.inf) == 0
 
 
 def test_what_is_no_number_or_infinite():
@@ -88,6 +105,13 @@ def test_arrays_of_other_libraries():
         with pytest.raises(AssertionError):
             testing.assert_close((want * 1.5).to(dtype), want)
     assert testing._arrays.on_host(torch.ones(3, dtype=torch.bfloat16)).dtype == ml_dtypes.bfloat16
+
+    class Own(torch.Tensor):
+        pass
+
+    Own.__module__ = "elsewhere"
+    assert testing.assert_close(torch.ones(3, dtype=torch.bfloat16).as_subclass(Own), np.ones(3)) == 0
+    assert testing.assert_close(torch.tensor([1 + 2j]).conj().imag, [-2.0]) == 0
 
 
 # check
@@ -179,6 +203,19 @@ def test_formats_too_coarse_for_a_verdict_say_so():
         testing.gradcheck(exp, [x], backward=lambda g, x: (g.astype(float) * exp(x).astype(float)).astype(x.dtype))
 
 
+def test_what_is_not_checked_is_not_right():
+    wrong = lambda g, x: 3 * g  # noqa: E731
+    for step in (0.0, 1e-30):
+        with pytest.raises(tessera.ArgumentError, match="leaves 30 of 30 elements of input 0 as they are"):
+            testing.gradcheck(np.copy, [np.ones(30)], backward=wrong, step=step)
+    with pytest.raises(tessera.ArgumentError, match="leaves 1 of 2 elements of input 0"):
+        testing.gradcheck(np.copy, [np.array([0.0, 1.0])], backward=wrong, step=1e-30, rtol=1e9)
+    for function in (np.copy, lambda x: x[:0]):
+        with pytest.raises(tessera.ArgumentError, match="without elements, so there is nothing to check"):
+            testing.gradcheck(function, [np.zeros(0 if function is np.copy else 3)], backward=wrong)
+    assert testing.gradcheck(np.copy, [np.ones(3)], backward=lambda g, x: g, step=1e-5) <= 1
+
+
 def test_steps_are_as_long_as_inputs_are_large():
     x = (np.random.default_rng(1).standard_normal(5) * 1e6).astype(np.float32)
     assert testing.gradcheck(lambda x: x * x, [x], backward=lambda g, x: 2 * g * x) <= 1
@@ -195,6 +232,7 @@ def test_gradients_of_pytorch():
     torch = pytest.importorskip("torch")
     x = torch.randn(10, 10, dtype=torch.float64, requires_grad=True)
     assert testing.gradcheck(lambda x: torch.sin(x) * x, [x]) <= 1
+    assert testing.gradcheck(torch.sin, [torch.tensor(0.3, dtype=torch.float64, requires_grad=True)]) <= 1
 
     class Wrong(torch.autograd.Function):
         @staticmethod
@@ -390,6 +428,38 @@ def test_the_marker_takes_device_and_sanitize_by_position(tmp_path):
     ):
         ran = marked(tmp_path, marker)
         assert ran.returncode == 1 and text in ran.stdout, marker + ran.stdout + ran.stderr
+
+
+FIXTURES = """
+def said():
+    launch()
+    yield tessera._device.host().device
+    launch()
+    print("ended on", tessera._device.host().device)
+
+of_module, of_session, of_class = (pytest.fixture(scope=scope)(said) for scope in ("module", "session", "class"))
+
+@pytest.mark.tessera("emu", "init")
+class TestOnes:
+    def test_it(self, of_class, of_module, of_session):
+        assert of_class == of_module == of_session == "emu"
+
+@pytest.mark.tessera("emu", "bounds")
+def test_last(of_module):
+    assert of_module == "emu"
+
+def test_plain_again(tessera_device):
+    assert tessera_device == tessera._device.host().device == "cpu"
+"""
+
+
+def test_fixtures_of_every_scope_run_where_their_test_does(tmp_path):
+    head = SUITE[: SUITE.index("def test_plain")]
+    (tmp_path / "test_fixtures.py").write_text(head + FIXTURES)
+    ran = python("-m", "pytest", "-q", "-s", "-p", "tessera.pytest_plugin", "test_fixtures.py", cwd=tmp_path)
+    assert "3 passed" in ran.stdout and ran.stdout.count("ended on emu") == 1, ran.stdout + ran.stderr
+    # The class's ends with its test, those of the module and of the session with the last.
+    assert "emu, sanitize=init: 4 launches in 1 tests" in ran.stdout and "cpu: 2 launches" in ran.stdout, ran.stdout
 
 
 def test_launches_of_workers_are_counted(tmp_path):

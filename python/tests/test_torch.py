@@ -80,7 +80,7 @@ OTHERS = {
     "attention": lambda: ([torch.randn(1, 2, 5, 16)] * 3, {"scale": 0.25}),
     "cast": lambda: ([torch.randn(3, 7)], {"dtype": torch.float16}),
     "histogram": lambda: ([torch.randn(3, 9)], {"bins": 4, "least": -1.0, "greatest": 1.0}),
-    "kv_append": lambda: ([torch.randn(2, 1, 8), torch.randn(2, 1, 8), ints(8, 2), torch.zeros(4, 2, 1, 8), torch.zeros(4, 2, 1, 8)], {}),
+    "kv_append": lambda: ([torch.randn(2, 1, 8), torch.randn(2, 1, 8), torch.randperm(8)[:2].int(), *torch.zeros(2, 4, 2, 1, 8)], {}),
     "random_uniform": lambda: ([], {"n": [3, 4], "dtype": torch.float32, "seed": 5}),
     "quantise": lambda: ([torch.randn(2, 256)], {"variant": "blocks_int8"}),
     "embedding_backward": lambda: ([torch.randn(2, 3, 5), ints(7, 2, 3)], {"vocab": 7}),
@@ -210,6 +210,34 @@ def test_tensors_are_changed_in_place():
     assert pages[0]._version > before
 
 
+def test_tensors_of_a_graph_are_not_changed_in_place():
+    calls = {name: OTHERS[name]() for name, entry in ENTRIES.items() if entry.updated and name in OTHERS}
+    calls["rope_inplace"] = ([torch.randn(5, 4), torch.randn(5, 4), torch.randn(1, 3, 2, 8)], {})
+    calls["running_statistics"] = ([torch.zeros(4), torch.ones(4), torch.zeros(4), torch.ones(4)], {})
+    assert set(calls) == {name for name, entry in ENTRIES.items() if entry.updated}
+    for name, (tensors, keywords) in calls.items():
+        before = [tensor.clone() for tensor in tensors]
+        for at in (at for at, tensor in enumerate(tensors) if tensor.is_floating_point()):
+            for asks in (lambda x: x.clone().requires_grad_(), lambda x: x.clone().requires_grad_() * 1.0):
+                given = [asks(tensor) if place == at else tensor for place, tensor in enumerate(tensors)]
+                with pytest.raises(errors.ArgumentError, match=f"`{ENTRIES[name].tensors[at]}.detach\\(\\)`"):
+                    the(name)(*given, **keywords)
+                assert all(torch.equal(tensor, old) for tensor, old in zip(given, before, strict=True))
+        with torch.no_grad():
+            the(name)(*(tensor.requires_grad_() if tensor.is_floating_point() else tensor for tensor in tensors), **keywords)
+
+
+def test_results_that_ask_for_a_gradient_are_not_written():
+    x, leaf = torch.ones(3), torch.full((3,), -1.0, requires_grad=True)
+    for out in (leaf, leaf * 1.0):
+        with pytest.raises(errors.ArgumentError, match="`y` of `relu` is written and asks for a gradient"):
+            tessera.ops.relu(x, out=out)
+        assert out.tolist() == [-1.0] * 3
+    with torch.no_grad():
+        assert tessera.ops.relu(x, out=leaf) is leaf
+    assert leaf.tolist() == [1.0] * 3
+
+
 def test_infers_without_memory():
     gives = functional.attention_lse(*(torch.empty(2, 8, 1 << 20, 64, device="meta", dtype=torch.bfloat16),) * 3)
     assert [(part.dtype, tuple(part.shape)) for part in gives] == [
@@ -217,13 +245,68 @@ def test_infers_without_memory():
         (torch.float32, (2, 8, 1 << 20)),
     ]
     assert functional.random_normal(n=[2, 3], dtype=torch.float16).shape == (2, 3)
+    made = functional.random_uniform(n=[2, 1 << 40], dtype=torch.float16, device="meta")
+    assert (made.shape, made.dtype, made.device.type) == ((2, 1 << 40), torch.float16, "meta")
+
+
+def test_attention_of_no_keys_is_nothing():
+    for queries in (1, 3, 100):
+        for dim in (8, 16, 320):
+            query, none = numbers(1, 2, queries, dim, dtype=torch.float32), torch.empty(1, 2, 0, dim)
+            for made in (
+                tessera.torch.scaled_dot_product_attention(query, none, none),
+                functional.attention(query, none, none, scale=1.0),
+                functional.attention_window(query, none, none)[0],
+            ):
+                assert torch.equal(made, torch.zeros_like(made)), (queries, dim)
+        out, lse = functional.attention_lse(query, none, none)
+        assert torch.equal(lse, torch.full_like(lse, -torch.inf))
+        out.sum().backward()
+        assert not query.grad.any()
+
+
+@pytest.mark.parametrize("variant", ["max", "min"])
+def test_gradients_of_rows_with_nan_are_nan(variant):
+    x = torch.tensor([[1.0, torch.nan, 3.0], [2.0, 2.0, 2.0], [1.0, 5.0, -torch.inf]])
+    results = []
+    for of in (lambda x: functional.reduce_rows(x, variant=variant), lambda x: getattr(x, f"a{variant}")(-1)):
+        given = x.clone().requires_grad_()
+        of(given).sum().backward()
+        results.append(given.grad)
+    torch.testing.assert_close(*results, equal_nan=True)
+
+
+def test_dropout_of_any_probability():
+    x = torch.ones(1 << 20, dtype=torch.float64)
+    for p in (0.0, 1e-6, 0.1, 0.5, 0.999, 0.999995, 1.0):
+        kept = functional.dropout(x, p=p, seed=3)
+        count = int(kept.count_nonzero())
+        assert abs(count - (1 - p) * len(x)) <= 5 * (p * (1 - p) * len(x)) ** 0.5, (p, count)
+        assert kept.unique().tolist() == [value for value, is_there in ((0.0, count < len(x)), (1 / (1 - p) if p < 1 else 1, count)) if is_there]
+    # The elements that share a word are dropped each for itself.
+    both = functional.dropout(x, p=0.5, seed=3).view(-1, 512) != 0
+    assert abs((both[::2] & both[1::2]).double().mean() - 0.25) < 0.005
 
 
 def test_empty_tensors():
+    for call in (
+        lambda: functional.reduce_rows(torch.empty(2, 0), variant="max"),
+        lambda: functional.reduce_columns(torch.empty(0, 2), variant="min"),
+        lambda: functional.vector(torch.empty(0), variant="reduce_max"),
+    ):
+        with pytest.raises(errors.ArgumentError, match="of no elements none is the largest or smallest"):
+            call()
+    assert functional.reduce_rows(torch.empty(0, 0), variant="max").shape == (0,)
     assert functional.softmax(torch.empty(0, 6)).shape == (0, 6)
     x = torch.empty(0, 6, requires_grad=True)
     functional.rms_norm(x, torch.ones(6), eps=1e-6).sum().backward()
     assert x.grad.shape == (0, 6)
+
+
+def decode(table: list, lengths: list) -> torch.Tensor:
+    """Attention of one token to the pages of a sequence, of which there are three."""
+    pages = torch.randn(3, 8, 2, 16)
+    return functional.attention_decode(torch.randn(1, 2, 16), pages, pages, torch.tensor(table), torch.tensor(lengths))
 
 
 MISTAKES = {
@@ -253,7 +336,45 @@ MISTAKES = {
     "0.5 of the weights are dropped": lambda: tessera.torch.MultiheadAttention(32, 2, dropout=0.5),
     "labels are smoothed": lambda: tessera.torch.CrossEntropyLoss(label_smoothing=0.1),
     "is given probabilities": lambda: tessera.torch.CrossEntropyLoss()(torch.ones(2, 3), torch.ones(2, 3)),
+    "`k` of `tessera::top_k` is the size of an axis, which -1 cannot be": lambda: functional.top_k(torch.ones(2, 4), k=-1),
+    "`n` of `tessera::random_uniform` is the size of an axis, which \\[2, -1\\] cannot be": lambda: (
+        functional.random_uniform(n=[2, -1], dtype=torch.float32, device="meta")
+    ),
+    "`block_table`: 3 at place 1 of row 0 is none of the 3 pages": lambda: decode([[0, 3]], [10]),
+    "`block_table`: -1 at place 1 of row 0 is none of the 3 pages": lambda: decode([[0, -1]], [10]),
+    "`lengths`: 17 at place 0 is no length of a sequence, which has up to 2 pages of 8": lambda: decode([[0, 1]], [17]),
+    "`lengths`: -1 at place 0": lambda: decode([[0, 1]], [-1]),
+    "`place`: 0 stands at places 0 and 1, and each of the rows of `y` is written once": lambda: (
+        functional.moe_permute(torch.ones(2, 4), torch.tensor([[0], [0]]), slots=2)
+    ),
+    "`slots`: 3 stands at places 0 and 2, and each of the rows of `k_cache` is written once": lambda: (
+        functional.kv_append(torch.ones(3, 1, 4), torch.ones(3, 1, 4), torch.tensor([3, -1, 3]), torch.ones(2, 4, 1, 4), torch.zeros(2, 4, 1, 4))
+    ),
+    "`columns`: 9 at place 2 is none of the 3 groups of `column_offsets`": lambda: (
+        functional.csr_to_csc(torch.ones(3), torch.tensor([0, 1, 9]), torch.tensor([0, 2, 3]), column_bounds=4)
+    ),
+    "`columns`: -1 at place 1 is none of the 3 places of `x`": lambda: (
+        functional.csr_to_dense(torch.ones(3), torch.tensor([0, -1, 2]), torch.tensor([0, 2, 3]), m=2, n=3)
+    ),
+    "`rows`: 5 at place 1 is none of the 3 groups of `row_offsets`": lambda: functional.coo_to_csr(torch.tensor([0, 5]), bounds=4),
+    "`rows`: 2 stands before 0 at places 0 and 1, and they rise": lambda: functional.coo_to_csr(torch.tensor([2, 0, 1]), bounds=4),
+    "`least` is 2: `greatest` is 1": lambda: functional.histogram(torch.rand(9), bins=2, least=2.0, greatest=1.0),
+    "`greatest` is NaN": lambda: functional.histogram(torch.rand(9), bins=2, least=0.0, greatest=float("nan")),
+    "`ignore_index` is 2147483647": lambda: functional.cross_entropy(torch.randn(3, 4), torch.tensor([0, 1, 2**40]), ignore_index=2**31 - 1),
+    "`labels`: 2147483647 at place 2 is no class": lambda: functional.cross_entropy(torch.randn(3, 4), torch.tensor([0, 1, 2**40])),
     "3 heads do not divide 32": lambda: tessera.torch.Attention(32, 3),
+    "0 heads do not divide 32": lambda: tessera.torch.Attention(32, 0),
+    "or 0 heads of keys": lambda: tessera.torch.Attention(32, 2, shared=0),
+    "tensors of 1, 1 and 1 axes": lambda: tessera.torch.scaled_dot_product_attention(*(torch.ones(8),) * 3),
+    "heads of no elements": lambda: tessera.torch.scaled_dot_product_attention(*(torch.ones(1, 2, 3, 0),) * 3),
+    "`foo` is no reduction": lambda: tessera.torch.CrossEntropyLoss(reduction="foo"),
+    "SiLU: it changes what it is given": lambda: tessera.torch.SiLU(inplace=True),
+    "`dims` is 0: elements are turned in pairs": lambda: tessera.torch.RotaryEmbedding(dims=0),
+    "`dims` is 3: elements are turned in pairs": lambda: tessera.torch.RotaryEmbedding(dims=3),
+    "`theta` is nan: it is a finite number of more than 0": lambda: tessera.torch.RotaryEmbedding(theta=float("nan")),
+    "`theta` is -1: it is a finite number of more than 0": lambda: functional.rope(torch.ones(1, 2, 1, 4), variant="halves_theta", theta=-1.0),
+    "`eps` is -1: it is a finite number of 0 or more": lambda: functional.rms_norm(torch.ones(2, 4), torch.ones(4), eps=-1.0),
+    "`momentum` is 2: it is a share from 0 to 1": lambda: functional.running_statistics(*torch.ones(4, 3), momentum=2.0),
 }
 
 

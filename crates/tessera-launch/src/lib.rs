@@ -34,6 +34,7 @@ pub use error::{DeviceError, MemoryError, Report};
 pub use interface::{Interface, LaunchGrid, check_grid};
 pub use launch::DeviceLaunch;
 pub use layout::{Layout, row_major, storage_bits, storage_bytes};
+pub use meet::meet;
 pub use module_cache::{ModuleCache, ModuleCacheCounters};
 pub use pool::{PoolCounters, Pooled};
 pub use prepared::{Change, Prepared};

@@ -24,8 +24,8 @@ const MOST: usize = 10_000;
 /// A term: its step, and the largest number that it is multiplied with.
 type Term = (i128, i128);
 
-/// Whether two arrays have a byte in common, or may have one: for elements that share bytes, and for strides that do not nest, the ranges decide.
-pub(crate) fn meet<A: Placed>(left: &A, right: &A) -> bool {
+/// Whether two arrays of one address space have a byte in common, or may have one: for elements that share bytes, and for strides that do not nest, the ranges decide.
+pub fn meet<A: Placed>(left: &A, right: &A) -> bool {
     let (own, other) = (left.address_range(), right.address_range());
     if own.end <= other.start || other.end <= own.start || own.is_empty() || other.is_empty() {
         return false;

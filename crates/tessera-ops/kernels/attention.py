@@ -30,6 +30,11 @@ def fold(s, V, batch, head, j, factor, m, l, acc, TN, D, SEEN=True):
     return largest, l, ct.mma(p.astype(V.dtype), v, acc * alpha)
 
 
+def weights(l, keys):
+    """What results are divided by: without keys they are 0."""
+    return ct.where(keys == 0, 1.0, l)
+
+
 def attention_tile(Q, K, V, O, lse, scale, block, plane, HEADS, GROUP, TM, TN, D, CAUSAL, APART, ACC):
     """A tile of one head's queries, with all keys that they see; the logarithms of the sums of exponentials, where `lse` is an array."""
     queries, keys = Q.shape[2], K.shape[2]
@@ -54,7 +59,7 @@ def attention_tile(Q, K, V, O, lse, scale, block, plane, HEADS, GROUP, TM, TN, D
         s = scores(q, K, batch, shared, j, TN, D, ACC)
         keep = ct.arange(TN, dtype=ct.int32)[None, :] < seen - j * TN
         m, l, acc = fold(ct.where(keep, s, NOTHING), V, batch, shared, j, factor, m, l, acc, TN, D)
-    ct.store(O, (batch, head, block, 0), (acc * (1.0 / l)).astype(O.dtype).reshape((1, 1, TM, D)))
+    ct.store(O, (batch, head, block, 0), (acc * (1.0 / weights(l, keys))).astype(O.dtype).reshape((1, 1, TM, D)))
     if lse is not None:
         ct.store(lse, (batch, head, block), (m * ct.astype(scale, ACC) + ct.log(l)).reshape((1, 1, TM)))
 
@@ -135,7 +140,7 @@ def few_queries(Q, K, V, O, scale: float, SHARED: ct.Constant[int], GROUP: ct.Co
     _, l, acc = attend(Q, K, V, plane, 0, ct.cdiv(K.shape[2], TN), factor, SHARED, GROUP, TG, TQ, TN, D, CAUSAL, ACC)
     shared = plane % SHARED
     heads = O.slice(axis=1, start=shared * GROUP, stop=(shared + 1) * GROUP)
-    ct.store(heads, (plane // SHARED, 0, 0, 0), (acc * (1.0 / l)).astype(O.dtype).reshape((1, TG, TQ, D)))
+    ct.store(heads, (plane // SHARED, 0, 0, 0), (acc * (1.0 / weights(l, K.shape[2]))).astype(O.dtype).reshape((1, TG, TQ, D)))
 
 
 @tessera.kernel(num_stages=ct.ByTarget(sm_90=6))

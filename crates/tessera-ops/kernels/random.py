@@ -7,7 +7,7 @@ key of two. No state is kept: a word depends on the seed, the offset, and the pl
 Elements come in blocks of S counters times the elements that a counter serves, LANES: element b S LANES + l S + r takes what is called lane l, so
 neighbours have neighbouring counters.
 
-    dropout         8 lanes: halves of words, the lower one first. An element is kept where its half is not below THRESHOLD
+    dropout         8 lanes: words, each twice, first with its halves exchanged. An element is kept where the upper 31 bits are not below `threshold`
     random_uniform  4 lanes, words: as many of the upper bits as the type has digits; f64 has 2 lanes, of 53 bits of two words
     random_normal   4 lanes: cosine and sine of each pair of words (Box and Muller, 1958)
 """
@@ -51,13 +51,13 @@ def lanes(store, n, LANES):
 
 
 @tessera.kernel
-def dropout(x, y, seed_low: int, seed_high: int, offset_low: int, offset_high: int, ACC: ct.Constant, THRESHOLD: ct.Constant[int]):
-    # 1 / (1 - p), which is rounded to ACC alone. Where all are dropped it is not used.
-    scale = 65536.0 / max(65536 - THRESHOLD, 1)
+def dropout(x, y, seed_low: int, seed_high: int, offset_low: int, offset_high: int, threshold: int, scale: float, ACC: ct.Constant):
+    # p in units of 2^-31, and 1 / (1 - p), which is rounded to ACC alone. Both are numbers of the launch: a kernel is compiled for no p.
+    least = threshold.astype(ct.uint32)
 
     def kept(t, word, lane):
-        half = word >> 16 if lane % 2 else word & 0xffff
-        return ct.where(half >= THRESHOLD, t.astype(ACC) * scale, 0.0).astype(y.dtype)
+        exchanged = word if lane % 2 else (word << 16) | (word >> 16)
+        return ct.where((exchanged >> 1) >= least, t.astype(ACC) * scale, 0.0).astype(y.dtype)
 
     if (ct.bid(0) + 1) * (8 * S) <= x.shape[0]:
         # Elements are on their way while the words are made.

@@ -255,14 +255,15 @@ def squares_backward(x, y, dy, dx, OP: ct.Constant, ACC: ct.Constant, ROWS: ct.C
 
 @tessera.kernel
 def extreme_backward(x, y, dy, dx, ACC: ct.Constant, CHUNK: ct.Constant[int], N: ct.Constant[int]):
-    """Elements that are the largest or smallest share a cotangent equally. A row is read twice, the second time from the cache."""
+    """Elements that are the largest or smallest share a cotangent equally; of a row with NaN all are NaN. A row is read twice, the second time from the
+    cache."""
     i = ct.bid(0)
     top, d = row_number(y, i, 1), row_number(dy, i, 1)
     count = ct.zeros((1, 1), ACC)
     for k in range(ct.cdiv(N, CHUNK)):
         v = ct.load(x, (i, k), (1, CHUNK), padding_mode=ct.PaddingMode.NAN).astype(ACC)
         count = count + ct.sum(ct.where(v == top, 1.0, 0.0).astype(ACC), axis=1, keepdims=True)
-    share = d / count
+    share, others = d / count, ct.where(top == top, 0.0, top)
     for k in range(ct.cdiv(N, CHUNK)):
         v = ct.load(x, (i, k), (1, CHUNK), padding_mode=ct.PaddingMode.NAN).astype(ACC)
-        ct.store(dx, (i, k), ct.where(v == top, share, 0.0).astype(dx.dtype))
+        ct.store(dx, (i, k), ct.where(v == top, share, others).astype(dx.dtype))

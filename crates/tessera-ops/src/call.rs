@@ -514,8 +514,8 @@ impl Resolved {
         &self.device
     }
 
-    /// Refuses results in the memory of what is read, and of other results. A launch does so for its own arguments; of several launches one may read, or
-    /// write over, what an earlier one has written.
+    /// Refuses results in the memory of what is read, and of other results: of several launches one may read, or write over, what an earlier one has
+    /// written. A launch of its own does so for its arguments, of which some may lie in one place.
     fn refuse_shared(&self, tensors: &[Tensor]) -> Result<(), CallError> {
         if self.plan.launches.len() < 2 {
             return Ok(());

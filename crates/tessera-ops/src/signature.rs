@@ -19,7 +19,7 @@ use crate::call::CallError;
 use crate::operator::Unsupported;
 use crate::problem::Problem;
 
-pub(crate) use self::values::{ClassAxis, Indices, Labels, Rows, pair_at};
+pub(crate) use self::values::{ClassAxis, Indices, Labels, Pages, Rows, pair_at};
 
 /// An array of a call: its name, that of the plan's tensor; and names of its axes with spaces between. A number is the size itself,
 /// two dots before the first name stand for any number of axes.
@@ -72,13 +72,24 @@ pub struct Signature {
     pub(crate) labels: Option<Labels>,
     /// Arrays of numbers of rows.
     pub(crate) indices: &'static [Indices],
+    /// The arrays that say in which pages rows of sequences lie.
+    pub(crate) pages: Option<Pages>,
     /// The array that says where two of each four neighbours stand.
     pub(crate) fours: Option<&'static str>,
     /// Numbers that are more than 0.
     pub(crate) positive: &'static [&'static str],
+    /// Two numbers, with their usual values, of which the first is less.
+    pub(crate) rising: Option<[(&'static str, f64); 2]>,
     /// Axes whose extents follow from the problem, numbers included, as an image's behind a convolution.
     pub(crate) follows: &'static [Follows],
 }
+
+/// Numbers that are one kind of number wherever they occur: in words, and whether a value is one as launches are given it, in 32 bits.
+const KINDS: [(&str, &str, fn(f64) -> bool); 3] = [
+    ("eps", "a finite number of 0 or more", |value| value >= 0.0 && (value as f32).is_finite()),
+    ("momentum", "a share from 0 to 1", |value| (0.0..=1.0).contains(&value)),
+    ("theta", "a finite number of more than 0", |value| value as f32 > 0.0 && (value as f32).is_finite()),
+];
 
 /// An axis and its extent in a problem.
 pub(crate) type Follows = (&'static str, fn(&Problem) -> Result<u64, Unsupported>);
@@ -97,8 +108,10 @@ impl Signature {
             bounds: &[],
             labels: None,
             indices: &[],
+            pages: None,
             fours: None,
             positive: &[],
+            rising: None,
             follows: &[],
         }
     }
@@ -154,6 +167,11 @@ impl Signature {
         Signature { indices, ..self }
     }
 
+    /// With arrays of pages.
+    pub(crate) const fn pages(self, pages: Pages) -> Signature {
+        Signature { pages: Some(pages), ..self }
+    }
+
     /// With an array of places of fours.
     pub(crate) const fn fours(self, places: &'static str) -> Signature {
         Signature { fours: Some(places), ..self }
@@ -164,8 +182,28 @@ impl Signature {
         Signature { positive, ..self }
     }
 
-    /// Refuses a number that has to be more than 0 and is not, as launches are given it, in 32 bits.
+    /// With two numbers, and their usual values, of which the first is less.
+    pub(crate) const fn rising(self, numbers: [(&'static str, f64); 2]) -> Signature {
+        Signature { rising: Some(numbers), ..self }
+    }
+
+    /// Refuses a number that has to be more than 0 and is not, as launches are given it, in 32 bits, those that are none of their kind, and two that do
+    /// not rise.
     pub(crate) fn refuse_numbers(&self, scalars: &[(&str, f64)]) -> Result<(), CallError> {
+        for &(name, value) in scalars {
+            let wrong = KINDS.iter().find(|(own, _, is_one)| *own == name && !is_one(value));
+            if let Some((_, kind, _)) = wrong {
+                return Err(CallError::Scalar { name: name.to_string(), value, why: format!("it is {kind}") });
+            }
+        }
+        if let Some([low, high]) = self.rising {
+            let value = |(own, usual)| scalars.iter().find(|(name, _)| *name == own).map_or(usual, |(_, value)| *value);
+            let [(value, least), (other, most)] = [value(low), value(high)].map(|value| (value, value as f32));
+            if !(least < most && least.is_finite() && most.is_finite()) {
+                let why = format!("`{}` is {other}, and both are finite numbers of which the first is less, in 32 bits", high.0);
+                return Err(CallError::Scalar { name: low.0.to_string(), value, why });
+            }
+        }
         let is_wrong = |(name, value): &&(&str, f64)| {
             let passed = *value as f32;
             self.positive.contains(name) && !(passed > 0.0 && passed.is_finite())
@@ -325,5 +363,35 @@ mod tests {
         assert!(wrong("..batch k n", &[4, 32, 10]).starts_with("`batch` is [] in `A` and 4 in `B`"));
         assert_eq!(wrong("k n", &[32]), "`B` has shape [32], and `B[k, n]` is wanted");
         assert_eq!(wrong("1", &[2]), "`B` has shape [2], and `B[1]` is wanted");
+    }
+
+    #[test]
+    fn numbers_are_of_their_kind() {
+        let said = |name, value| {
+            let signature = Signature::new(&[], &[]).positive(&["scale"]);
+            signature.refuse_numbers(&[("seed", -1.0), (name, value)]).map_err(|error| error.to_string())
+        };
+        assert_eq!(said("eps", -1e-6), Err("`eps` is -0.000001: it is a finite number of 0 or more".to_string()));
+        assert_eq!(said("momentum", 2.0), Err("`momentum` is 2: it is a share from 0 to 1".to_string()));
+        assert_eq!(said("theta", 0.0), Err("`theta` is 0: it is a finite number of more than 0".to_string()));
+        for (name, right, wrong) in [
+            ("eps", [0.0, 1e-300, 1.0], [f64::NAN, f64::INFINITY, 1e300]),
+            ("momentum", [0.0, 0.1, 1.0], [f64::NAN, -0.1, 1.1]),
+            ("theta", [1e-30, 1e4, 1e38], [-1.0, f64::NAN, 1e-300]),
+            ("scale", [1e-30, 1.0, 1e38], [0.0, f64::INFINITY, 1e-300]),
+        ] {
+            assert!(right.iter().all(|&value| said(name, value).is_ok()), "{name}");
+            assert!(wrong.iter().all(|&value| said(name, value).is_err()), "{name}");
+        }
+        let rising = |scalars: &[(&str, f64)]| {
+            let signature = Signature::new(&[], &[]).rising([("least", -4.0), ("greatest", 4.0)]);
+            signature.refuse_numbers(scalars).map_err(|error| error.to_string())
+        };
+        assert_eq!([rising(&[]), rising(&[("greatest", -3.0)]), rising(&[("least", 5.0), ("greatest", 6.0)])], [(); 3].map(Ok));
+        let why = "both are finite numbers of which the first is less, in 32 bits";
+        assert_eq!(rising(&[("least", 5.0)]), Err(format!("`least` is 5: `greatest` is 4, and {why}")));
+        for wrong in [("least", f64::NAN), ("least", f64::NEG_INFINITY), ("greatest", 1e300), ("greatest", -4.0 + 1e-12)] {
+            assert!(rising(&[wrong]).is_err(), "{wrong:?}");
+        }
     }
 }

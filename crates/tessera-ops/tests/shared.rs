@@ -20,4 +20,10 @@ fn results_in_one_memory_are_refused() {
     let one = array(&four);
     let said = call([one.clone(), one]).expect_err("one array for two results");
     assert!(said.contains("`dK`: it is written in the memory of `dQ`"), "{said}");
+
+    // Parts of one array that lie between each other share nothing.
+    let both = array(&[1, 1, 4, 128]);
+    let [first, second, across] = [0..64, 64..128, 32..96].map(|part| both.slice(3, part, 1).expect("a part"));
+    assert!(call([first.clone(), second]).is_ok());
+    assert!(call([first, across]).is_err());
 }

@@ -25,7 +25,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use tessera_driver::{DevicePtr, SharedHandle};
-use tessera_launch::Placed;
+use tessera_launch::{Placed, meet};
 use tessera_types::DType;
 
 use crate::device::{Device, DriverDevice};
@@ -247,11 +247,14 @@ impl Tensor {
         Arc::ptr_eq(&self.memory, &other.memory)
     }
 
-    /// True when some byte from the first to the last element is one of the other view's, too.
+    /// True when both have a byte in common, or may have one ([`meet`]): as views of one memory, or of somebody else's.
     pub fn overlaps(&self, other: &Tensor) -> bool {
-        let (own, other_range) = (self.address_range(), other.address_range());
-        let apart = own.end <= other_range.start || other_range.end <= own.start;
-        self.shares_memory(other) && !own.is_empty() && !other_range.is_empty() && !apart
+        let is_one_space = match (self.memory.device(), other.memory.device()) {
+            (None, None) => true,
+            (Some((own, _)), Some((others, _))) => own.is(others),
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        is_one_space && meet(self, other)
     }
 
     /// True when both are the same elements of the same memory, whatever their shapes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import numbers
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -231,6 +232,12 @@ def _how(keywords: dict) -> How:
     how = How(**keywords)
     for name in ("seed", "most_schedules"):
         check_number(name, getattr(how, name), 0, 2**64 - 1)
+    for name in ("sanitize", "schedule", "suppress"):
+        given = getattr(how, name)
+        if not isinstance(given, str) and (given is not None or name == "schedule"):
+            raise errors.ArgumentError(f"`{name}` is a text, not {given!r}")
+    if how.timeout is not None and (isinstance(how.timeout, bool) or not isinstance(how.timeout, numbers.Real)):
+        raise errors.ArgumentError(f"`timeout` is a number of seconds, not {how.timeout!r}")
     _report.failing((), how.raise_on)
     return how
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import DType
+from ..ops import library_of
 
 #: What NumPy and ``ml_dtypes`` call the types whose names differ.
 _NUMPY = {"bool_": "bool", "tfloat32": "float32"}
@@ -47,11 +48,11 @@ def is_array(value) -> bool:
 
 def on_host(array) -> np.ndarray:
     """The same elements in a NumPy array on the host. NumPy arrays are given as they are."""
-    library = type(array).__module__.split(".")[0]
+    library = library_of(array)
     if library == "torch":
         import torch
 
-        array = array.detach().cpu()
+        array = array.detach().as_subclass(torch.Tensor).cpu().resolve_neg()
         dtype = numpy_dtype(array.dtype)
         if dtype.type.__module__ == "numpy":
             return array.numpy()

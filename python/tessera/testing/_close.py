@@ -6,7 +6,7 @@ For a sum of ``n`` products, with ``S = sum |a||b|``::
 
 ``u`` is half the distance between 1 and the next number, of the format of the results and of the format that they are accumulated in; ``beta``
 is 0 for accumulation that rounds to nearest; ``floor`` is four times the smallest number of the results' format. Functions of single elements
-are sums of one product.
+are sums of one product. Integers and truth values are equal to what is expected.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import _native
+from .. import _native, errors
 from ..dtypes import DType
 from ._arrays import dtype_of, numpy_dtype, on_host
 
@@ -25,7 +25,7 @@ class Model:
     """What results lose.
 
     Attributes:
-        u_out: Unit round-off of the results' format; 0 for integers.
+        u_out: Unit round-off of the results' format; all four are 0 for integers and truth values.
         u_acc: Unit round-off of the accumulator.
         beta: 0 for accumulation that rounds to nearest.
         floor: Absolute error that is always allowed.
@@ -40,6 +40,8 @@ class Model:
     def of(dtype, accumulator=None) -> Model:
         """The model of results of a type, accumulated in another: ``float32`` where it is ``None``, ``float64`` for results in it."""
         name = _name(dtype)
+        if np.dtype(numpy_dtype(name)).kind in "iub":
+            return Model(0.0, 0.0, 0.0, 0.0)
         return Model(*_native.error_model(name, _name(accumulator or ("float64" if name == "float64" else "float32"))))
 
     def bound(self, expected, reduction_length: int = 1, magnitude=None) -> np.ndarray:
@@ -49,9 +51,16 @@ class Model:
             expected: The right results.
             reduction_length: Products that are summed up for each.
             magnitude: The sum of their absolute values; what is expected, where it is ``None``.
+
+        Raises:
+            ArgumentValueError: a length or a magnitude that bounds nothing: it is infinite where what is expected is finite, or no number.
         """
         size = np.abs(np.asarray(expected, np.float64))
         summed = size if magnitude is None else np.abs(np.asarray(on_host(magnitude), np.float64))
+        if not np.isfinite(reduction_length):
+            raise errors.ArgumentValueError(f"`reduction_length` is {reduction_length}: as many products are summed up for each result")
+        if (np.isfinite(size) & ~np.isfinite(summed)).any():
+            raise errors.ArgumentValueError("`magnitude` is infinite, or no number, where what is expected is finite: compute it in 64 bits")
         length = max(reduction_length, 1)
         return self.u_out * size + 4 * self.u_acc * max(length**0.5, self.beta * length) * summed + self.floor
 
@@ -138,6 +147,10 @@ def assert_close(actual, expected, *, reduction_length: int = 1, magnitude=None,
         f"{wrong} of {got.size} results are further from what is expected than their format allows\n"
         f"  the worst is {place(at)}: {got[at]} for {want[at]}, {abs(float(got[at]) - float(want[at])):.3g} off, "
         f"{worst:.3g} times the bound {bound[at]:.3g}; the first is {place(first)}\n"
-        f"  bound: {model.u_out:.3g} |expected| + 4 * {model.u_acc:.3g} sqrt({reduction_length}) magnitude + {model.floor:.3g}"
+        + (
+            f"  bound: {model.u_out:.3g} |expected| + 4 * {model.u_acc:.3g} sqrt({reduction_length}) magnitude + {model.floor:.3g}"
+            if model.u_out
+            else "  bound: none, they are whole numbers"
+        )
         + ("\n  where terms cancel each other out, `magnitude` has to say how large they were" if magnitude is None and model.u_out else "")
     )

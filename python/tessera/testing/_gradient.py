@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import errors
+from ..ops import library_of
 from ._arrays import dtype_of, on_host
 from ._close import Model
 
@@ -100,7 +101,7 @@ def gradcheck(
 
     Raises:
         AssertionError: a gradient is wrong.
-        ArgumentError: no input has a gradient, or the format is too coarse for these inputs to tell a right gradient from a wrong one.
+        ArgumentError: there is nothing to check: no input has a gradient, there are no elements, or a step is lost to rounding; or the format is too coarse for these inputs to tell a right gradient from a wrong one.
     """
     generator = np.random.default_rng(seed)
     result = on_host(function(*inputs))
@@ -115,6 +116,8 @@ def gradcheck(
         gradients = _gradients(function, inputs, backward, g)
         if all(gradient is None for gradient in gradients):
             raise errors.ArgumentError("no input has a gradient, so there is nothing to check")
+        if not result.size or not any(on_host(array).size for array, gradient in zip(inputs, gradients, strict=True) if gradient is not None):
+            raise errors.ArgumentError("the result, or every input that has a gradient, is without elements, so there is nothing to check")
         for at, gradient in enumerate(gradients):
             if gradient is None:
                 continue
@@ -127,6 +130,7 @@ def gradcheck(
                 v = np.where(gradient == 0, v, np.sign(gradient)) * generator.choice((0.5, 1.0), x.shape)
             far = v * (root * np.maximum(np.abs(x), 1) if step is None else step)
             ends = [_like(inputs[at], x + sign * far) for sign in (1, -1)]
+            _refuse_no_way(inputs[at], at, x, *(on_host(end).astype(np.float64) for end in ends))
             values = [on_host(function(*inputs[:at], end, *inputs[at + 1 :])).astype(np.float64) for end in ends]
             # The way that was really gone, after rounding.
             terms = gradient * (on_host(ends[0]).astype(np.float64) - on_host(ends[1]).astype(np.float64))
@@ -148,9 +152,20 @@ def gradcheck(
     return worst
 
 
-def _like(array, values: np.ndarray):
+def _refuse_no_way(given, at: int, x: np.ndarray, end: np.ndarray, other: np.ndarray) -> None:
+    """Refuses a step that rounding takes away: along it, every gradient is right."""
+    stays = int((end == other).sum())
+    if stays:
+        raise errors.ArgumentError(
+            f"rounding to `{dtype_of(given).name}` leaves {stays} of {x.size} elements of input {at} as they are, "
+            "so that their gradients are not checked: take a longer `step`"
+        )
+
+
+def _like(array, values):
     """Values as an array of the library and the type of another."""
-    if type(array).__module__.split(".")[0] == "torch":
+    values = np.asarray(values)
+    if library_of(array) == "torch":
         import torch
 
         return torch.from_numpy(values).to(device=array.device, dtype=array.dtype).requires_grad_(array.requires_grad)
@@ -162,14 +177,14 @@ def _gradients(function: Callable, inputs: Sequence, backward: Callable | None, 
         found = backward(_like(inputs[0], g) if not hasattr(inputs[0], "detach") else _like(inputs[0].detach(), g), *inputs)
         found = list(found) if isinstance(found, (tuple, list)) else [found]
         if len(found) != len(inputs):
-            raise TypeError(f"`backward` gives {len(found)} gradients for {len(inputs)} inputs")
+            raise errors.ArgumentError(f"`backward` gives {len(found)} gradients for {len(inputs)} inputs")
         return found
     if not all(hasattr(array, "requires_grad") for array in inputs):
-        raise TypeError("without `backward`, inputs are PyTorch tensors, which know their gradients")
+        raise errors.ArgumentError("without `backward`, inputs are PyTorch tensors, which know their gradients")
     import torch
 
     wanted = [array for array in inputs if array.requires_grad]
     if not wanted:
-        raise TypeError("no input requires a gradient: call `requires_grad_()`")
+        raise errors.ArgumentError("no input requires a gradient: call `requires_grad_()`")
     found = iter(torch.autograd.grad(function(*inputs), wanted, _like(inputs[0].detach(), g)))
     return [next(found) if array.requires_grad else None for array in inputs]

@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from . import functional
-from ._autograd import add_gradient
+from ._autograd import add_gradient, refuse_graphs
 from ._declared import ENTRIES
 from ._registered import registered
 from ._swap import Swapped, swap
@@ -27,6 +27,8 @@ for _entry in ENTRIES.values():
     _made = registered(_entry)
     if _entry.gradient is not None:
         add_gradient(_entry, _made)
+    if _entry.updated:
+        refuse_graphs(_entry, _made)
     if _entry.inputs and not _entry.updated:
         add_vmap(_entry, _made)
 

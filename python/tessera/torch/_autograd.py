@@ -2,9 +2,14 @@
 
 The gradient of an operator is given what the operator read or wrote under the same names, and the gradients of its results under these names with a
 ``d`` before them; it gives the gradients of inputs, named likewise. Gradients have no gradients: differentiating twice is an error of PyTorch's.
+
+Operators that change tensors in place have none, and PyTorch, which sees no results of theirs, would go on as if nothing had been changed: they refuse
+tensors of a graph.
 """
 
 from __future__ import annotations
+
+import warnings
 
 import torch
 
@@ -14,6 +19,9 @@ from ._registered import axes_of, variant_of
 
 #: Inputs whose gradient is that of another one: a sum has one for both of its terms.
 _SHARED = {("add_rms_norm", "residual"): "x", ("add_layer_norm", "residual"): "x"}
+
+#: What holds the functions that are registered here, as long as it lives.
+_LIBRARY = torch.library.Library("tessera", "IMPL")
 
 
 def add_gradient(entry: Entry, made: torch.library.CustomOpDef) -> None:
@@ -26,6 +34,25 @@ def add_gradient(entry: Entry, made: torch.library.CustomOpDef) -> None:
         return _backward(entry, ctx, gradients)
 
     made.register_autograd(backward, setup_context=setup_context)
+
+
+def refuse_graphs(entry: Entry, made: torch.library.CustomOpDef) -> None:
+    """Has an operator that changes tensors in place refuse tensors that ask for a gradient, where gradients are recorded."""
+    call = made._opoverload
+
+    def refuse(keyset, *args, **keywords):
+        if torch.is_grad_enabled():
+            for name, tensor in zip(entry.tensors, args, strict=False):
+                if tensor is not None and tensor.requires_grad:
+                    text = f"`tessera::{entry.name}` changes tensors in place and has no gradient: pass `{name}.detach()`, or call it under `torch.no_grad()`"
+                    raise errors.ArgumentError(text)
+        with torch._C._AutoDispatchBelowAutograd():
+            return call.redispatch(keyset & torch._C._after_autograd_keyset, *args, **keywords)
+
+    with warnings.catch_warnings():
+        # `custom_op` has put a function there, which this one stands for.
+        warnings.filterwarnings("ignore", message="Warning only once for all operators")
+        _LIBRARY.impl(entry.name, refuse, "Autograd", with_keyset=True)
 
 
 def _remember(entry: Entry, ctx, inputs: tuple, output, keywords: dict) -> None:

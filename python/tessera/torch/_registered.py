@@ -38,10 +38,17 @@ def variant_of(entry: Entry, keywords: dict[str, Any]) -> str:
 
 
 def parts(entry: Entry, args: tuple, keywords: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, float], dict[str, list]]:
-    """A call's tensors, numbers, and sizes of axes that no tensor has, each by name."""
+    """A call's tensors, numbers, and sizes of axes that no tensor has, each by name.
+
+    Raises:
+        ArgumentValueError: a size that none can have.
+    """
     tensors = {name: value for name, value in zip(entry.tensors, args, strict=False) if value is not None}
     numbers = {name: float(keywords[name]) for name in entry.scalars if keywords.get(name) is not None}
     sizes = {axis: list(keywords[axis]) if several else [keywords[axis]] for axis, several in entry.sizes.items()}
+    for axis, extents in sizes.items():
+        if any(isinstance(size, int) and size < 0 for size in extents):
+            raise errors.ArgumentValueError(f"`{axis}` of `tessera::{entry.name}` is the size of an axis, which {keywords[axis]} cannot be")
     return tensors, numbers, sizes
 
 
@@ -49,6 +56,9 @@ def _run(entry: Entry, args: tuple, keywords: dict[str, Any]):
     # PyTorch drops the tangents of operators that are not its own, without a word.
     if forward_ad._current_level >= 0:
         raise errors.ArgumentError(f"`tessera::{entry.name}` has no forward-mode gradient: use `torch.autograd.grad`, or call it outside of `jvp`")
+    if not entry.tensors and keywords.get("device") is not None and torch.device(keywords["device"]).type == "meta":
+        # There is no tensor by which PyTorch would know.
+        return _infer(entry, args, keywords)
     variant = variant_of(entry, keywords)
     tensors, numbers, sizes = parts(entry, args, keywords)
     dtype = keywords.get("dtype")

@@ -32,14 +32,10 @@ def _nothing(module: torch.nn.Module) -> str | None:
     return None
 
 
-def _in_place(module: torch.nn.SiLU) -> str | None:
-    return "it changes what it is given" if module.inplace else None
-
-
 _CLASSES = {
     torch.nn.RMSNorm: (modules.RMSNorm, _nothing),
     torch.nn.LayerNorm: (modules.LayerNorm, _nothing),
-    torch.nn.SiLU: (modules.SiLU, _in_place),
+    torch.nn.SiLU: (modules.SiLU, modules.refused_in_place),
     torch.nn.GELU: (modules.GELU, _nothing),
     torch.nn.CrossEntropyLoss: (modules.CrossEntropyLoss, modules.refused_loss),
     torch.nn.MultiheadAttention: (attention.MultiheadAttention, attention.refused_heads),

@@ -46,6 +46,9 @@ def scaled_dot_product_attention(
         raise errors.ArgumentError("attention takes no mask: pass `is_causal=True` for the causal one, or use `torch.nn.functional`'s")
     if dropout_p:
         raise errors.ArgumentError(f"attention drops nothing, and `dropout_p` is {dropout_p}: pass 0, or use `torch.nn.functional`'s")
+    if min(query.dim(), key.dim(), value.dim()) < 2:
+        ranks = [len(x.shape) for x in (query, key, value)]
+        raise errors.ArgumentError(f"attention takes `[..., tokens, dim]`, and is given tensors of {ranks[0]}, {ranks[1]} and {ranks[2]} axes")
     if is_causal and query.shape[-2] != key.shape[-2]:
         raise errors.ArgumentError(f"causal attention has as many keys as queries, and is given {key.shape[-2]} and {query.shape[-2]}")
     plain = query.dim() == 2
@@ -53,6 +56,8 @@ def scaled_dot_product_attention(
         query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
     if query.shape[-3] != key.shape[-3] and not enable_gqa:
         raise errors.ArgumentError(f"{query.shape[-3]} heads share {key.shape[-3]} of keys: pass `enable_gqa=True` where they are meant to")
+    if query.shape[-1] == 0:
+        raise errors.ArgumentError("attention of heads of no elements has no scores")
     scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     out, _ = functional.attention_lse(query, key, value, variant="causal" if is_causal else "", scale=scale)
     return out.squeeze(0) if plain else out
@@ -86,7 +91,7 @@ class Attention(torch.nn.Module):
     ):
         super().__init__()
         self.heads, self.shared = heads, heads if shared is None else shared
-        if hidden % heads or heads % self.shared:
+        if heads < 1 or self.shared < 1 or hidden % heads or heads % self.shared:
             raise errors.ArgumentError(f"{heads} heads do not divide {hidden}, or {self.shared} heads of keys do not divide these")
         self.dim = hidden // heads
         self.causal = causal

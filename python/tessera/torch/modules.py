@@ -18,6 +18,8 @@ Attention stands in :mod:`tessera.torch.attention`.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -70,11 +72,26 @@ class LayerNorm(torch.nn.LayerNorm):
 
 
 class SiLU(torch.nn.SiLU):
-    """``x * sigmoid(x)``, element by element. It has no ``inplace``: what is given stays as it is."""
+    """``x * sigmoid(x)``, element by element. What is given stays as it is.
+
+    Raises:
+        ArgumentError: ``inplace``, which ``torch.nn.SiLU`` has.
+    """
+
+    def __init__(self, inplace: bool = False):
+        super().__init__(inplace)
+        reason = refused_in_place(self)
+        if reason is not None:
+            raise errors.ArgumentError(f"SiLU: {reason}; `torch.nn.SiLU` has that")
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation."""
         return functional.silu(input)
+
+
+def refused_in_place(module: torch.nn.SiLU) -> str | None:
+    """What an activation of PyTorch's asks for that :class:`SiLU` does not have."""
+    return "it changes what it is given" if module.inplace else None
 
 
 class GELU(torch.nn.GELU):
@@ -97,7 +114,7 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
     Rows of the number ``ignore_index`` count for nothing; on the host other numbers that are no class are refused, on a GPU nobody looks at them. The loss is a number, or one for each row with ``reduction="none"``.
 
     Raises:
-        ArgumentError: weights of classes, label smoothing, or targets that are probabilities: ``torch.nn.CrossEntropyLoss`` has these.
+        ArgumentError: weights of classes, label smoothing, or targets that are probabilities: ``torch.nn.CrossEntropyLoss`` has these. Another reduction.
     """
 
     def __init__(
@@ -110,6 +127,7 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
         label_smoothing: float = 0.0,
     ):
         super().__init__(weight, size_average, ignore_index, reduce, reduction, label_smoothing)
+        _refuse_reduction(self.reduction)
         reason = refused_loss(self)
         if reason is not None:
             raise errors.ArgumentError(f"CrossEntropyLoss: {reason}; `torch.nn.CrossEntropyLoss` has that")
@@ -131,9 +149,15 @@ def _loss_type(logits: Tensor) -> torch.dtype:
 
 def _reduced(losses: Tensor, target: Tensor, ignored: int, reduction: str) -> Tensor:
     """Losses of rows as a loss reduces them; the mean is over the rows that count."""
+    _refuse_reduction(reduction)
     if reduction == "none":
         return losses
     return losses.sum() / (target != ignored).sum() if reduction == "mean" else losses.sum()
+
+
+def _refuse_reduction(reduction: str) -> None:
+    if reduction not in ("mean", "sum", "none"):
+        raise errors.ArgumentError(f"`{reduction}` is no reduction: it is `mean`, `sum` or `none`")
 
 
 def refused_loss(module: torch.nn.CrossEntropyLoss) -> str | None:
@@ -161,8 +185,7 @@ class LinearCrossEntropyLoss(torch.nn.Module):
 
     def __init__(self, hidden: int, classes: int, ignore_index: int = -100, reduction: str = "mean", device=None, dtype=None):
         super().__init__()
-        if reduction not in ("mean", "sum", "none"):
-            raise errors.ArgumentError(f"`{reduction}` is no reduction: it is `mean`, `sum` or `none`")
+        _refuse_reduction(reduction)
         self.weight = torch.nn.Linear(hidden, classes, bias=False, device=device, dtype=dtype).weight
         self.ignore_index = ignore_index
         self.reduction = reduction
@@ -202,10 +225,17 @@ class RotaryEmbedding(torch.nn.Module):
         theta: The base: pair ``i`` of ``dims / 2`` turns by ``theta ** (-2 i / dims)`` a token.
         interleaved: Whether pairs are neighbours (GPT-J); else an element and the one half of the elements later (Llama).
         dims: How many elements of each head are turned, the first ones; all where it is ``None``.
+
+    Raises:
+        ArgumentError: a theta that is no finite number of more than 0, or ``dims`` that are no pairs.
     """
 
     def __init__(self, theta: float = 10000.0, interleaved: bool = False, dims: int | None = None):
         super().__init__()
+        if not 0.0 < theta < math.inf:
+            raise errors.ArgumentError(f"`theta` is {theta}: it is a finite number of more than 0")
+        if dims is not None and (dims < 2 or dims % 2):
+            raise errors.ArgumentError(f"`dims` is {dims}: elements are turned in pairs, 2 of each head or more")
         self.theta = theta
         self.interleaved = interleaved
         self.dims = dims

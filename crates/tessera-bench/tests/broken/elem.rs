@@ -364,7 +364,8 @@ pub(super) const CASES: &[Case] = &[
         ELEMENTS,
         "p=0.25",
         &[
-            edit("the other part is dropped", &[("half >= THRESHOLD", "half < THRESHOLD")]),
+            edit("the other part is dropped", &[("(exchanged >> 1) >= least", "(exchanged >> 1) < least")]),
+            edit("two elements have one number", &[("word if lane % 2 else (word << 16) | (word >> 16)", "word")]),
             edit("what is kept is not scaled", &[("t.astype(ACC) * scale, 0.0", "t.astype(ACC), 0.0")]),
             edit("a round is missing", &[("range(10)", "range(9)")]),
         ],

@@ -333,7 +333,7 @@ pub(super) const CASES: &[Case] = &[
         text: &[],
         mutants: &[
             edit("each has all of the cotangent", &[("share = d / count", "share = d")]),
-            edit("others have it", &[("ct.where(v == top, share, 0.0)", "ct.where(v == top, 0.0, share)")]),
+            edit("others have it", &[("ct.where(v == top, share, others)", "ct.where(v == top, others, share)")]),
         ],
     },
 ];

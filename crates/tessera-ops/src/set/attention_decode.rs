@@ -22,7 +22,7 @@ use crate::operator::{
     Argument, Expected, Fill, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
-use crate::signature::{Calls, Operand, Signature, Sizes};
+use crate::signature::{Calls, Operand, Pages, Signature, Sizes};
 use crate::work::{Metric, Work, packed_bytes};
 
 pub(crate) static ATTENTION_DECODE: Operator = Operator {
@@ -64,7 +64,8 @@ const CALLS: Calls = Calls {
             ALIBI => Signature::new(&[Q, K, V, TABLE, LENGTHS, Operand("slopes", "heads")], &O),
             _ => Signature::new(&[Q, K, V, TABLE, LENGTHS], &O),
         };
-        signature.types(TYPES).scalars(&["scale", "window", "softcap"])
+        let signature = signature.types(TYPES).scalars(&["scale", "window", "softcap"]);
+        signature.pages(Pages { table: "block_table", lengths: "lengths", pages_of: "k_cache" })
     },
     problem: sizes,
 };

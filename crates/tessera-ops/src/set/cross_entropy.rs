@@ -18,10 +18,10 @@ fn ignored(case: &Case) -> f64 {
     Problem::new(&[], case.variant.as_str()).number("ignore_index").unwrap_or(IGNORED)
 }
 
-/// The same as kernels are told it, beside labels of 32 bits.
+/// The same as kernels are told it, beside labels of 32 bits. The least and the largest number of these may stand for labels beyond them.
 fn ignored_argument(case: &Case) -> Result<(&'static str, Argument), Unsupported> {
     let problem = Problem::new(&[], case.variant.as_str());
-    let label = problem.whole(NUMBERS[0], i64::from(i32::MIN)..=i64::from(i32::MAX))?;
+    let label = problem.whole(NUMBERS[0], i64::from(i32::MIN) + 1..=i64::from(i32::MAX) - 1)?;
     Ok(("ignore_index", Argument::Int(label)))
 }
 

@@ -72,7 +72,7 @@ pub(crate) static KV_APPEND: Operator = Operator {
             let inputs = &[Operand("k", "..tokens heads dim"), Operand("v", "..tokens heads dim"), Operand("slots", "..tokens")];
             let caches = &[Operand("k_cache", "pages page heads dim"), Operand("v_cache", "pages page heads dim")];
             let signature = Signature::new(inputs, caches).types(&[("slots", DType::I32)]).updated(&["k_cache", "v_cache"]);
-            signature.indices(const { &[Indices::of("slots", "k_cache").among(Rows::Leading(2)).or_none()] })
+            signature.indices(const { &[Indices::of("slots", "k_cache").among(Rows::Leading(2)).or_none().once()] })
         },
         problem: |sizes| Ok(cached(["tokens", "pages", "page", "heads", "dim"].map(|name| sizes.get(name)))),
     },

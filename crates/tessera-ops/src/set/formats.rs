@@ -23,7 +23,7 @@ use crate::operator::{
 use crate::pattern::{Pattern, Spread};
 use crate::problem::Problem;
 use crate::set::rows;
-use crate::signature::{Calls, Operand, Signature, Sizes};
+use crate::signature::{Calls, Indices, Operand, Rows, Signature, Sizes};
 use crate::work::{Metric, Work, packed_bytes};
 
 /// An operator of a conversion: its name, what it is for, its precisions, how it is called and planned, and its problems.
@@ -74,7 +74,10 @@ pub(crate) static COO_TO_CSR: Operator = conversion!(
     "where each row begins, from the row of each element",
     &["int32"],
     &[],
-    |_| Signature::new(&[Operand("rows", "elements")], &[Operand("row_offsets", "bounds")]),
+    |_| {
+        let signature = Signature::new(&[Operand("rows", "elements")], &[Operand("row_offsets", "bounds")]);
+        signature.indices(const { &[Indices::of("rows", "row_offsets").among(Rows::Between).rising()] })
+    },
     |sizes| of_sizes([rows_of(sizes.get("bounds"))?, 1 << 30, sizes.get("elements")]),
     plan_offsets,
     edges,
@@ -92,7 +95,8 @@ pub(crate) static CSR_TO_CSC: Operator = conversion!(
         let outputs =
             &[Operand("by_columns", "elements"), Operand("rows", "elements"), Operand("column_offsets", "column_bounds")];
         let types = &[("columns", DType::I32), ("row_offsets", DType::I32), ("rows", DType::I32), ("column_offsets", DType::I32)];
-        Signature::new(inputs, outputs).types(types).bounds(&[["row_offsets", "columns"]])
+        let signature = Signature::new(inputs, outputs).types(types).bounds(&[["row_offsets", "columns"]]);
+        signature.indices(const { &[Indices::of("columns", "column_offsets").among(Rows::Between)] })
     },
     |sizes| {
         let bounds = [sizes.get("bounds"), sizes.get("column_bounds")];
@@ -113,7 +117,7 @@ pub(crate) static DENSE_TO_CSR: Operator = Operator {
 const PACKED: Operator = conversion!(
     scan::FILE,
     "dense_to_csr",
-    "the elements of a matrix that are not 0, in CSR form",
+    "the elements of a matrix that are not 0, in CSR form; where there is no room they are left out, and the last offset says how many there are",
     &["fp32", "bf16"],
     &["fp16", "fp64"],
     |_| {
@@ -135,12 +139,13 @@ const PACKED: Operator = conversion!(
 pub(crate) static CSR_TO_DENSE: Operator = conversion!(
     sparse::FILE,
     "csr_to_dense",
-    "a sparse matrix in CSR form with its zeros",
+    "a sparse matrix in CSR form with its zeros; of several elements in one place one counts",
     &["fp32", "bf16"],
     &["fp16", "fp64"],
     |_| {
         let inputs = &[Operand("values", "elements"), Operand("columns", "elements"), Operand("row_offsets", "bounds")];
-        Signature::new(inputs, &[Operand("x", "m n")]).types(sparse::TYPES).bounds(&[["row_offsets", "columns"]])
+        let signature = Signature::new(inputs, &[Operand("x", "m n")]).types(sparse::TYPES).bounds(&[["row_offsets", "columns"]]);
+        signature.indices(const { &[Indices::of("columns", "x").among(Rows::Last)] })
     },
     |sizes| {
         let [m, n, elements, bounds] = ["m", "n", "elements", "bounds"].map(|name| sizes.get(name));

@@ -41,7 +41,10 @@ pub(crate) static HISTOGRAM: Operator = Operator {
 const CALLS: Calls = Calls {
     variants: &[""],
     default: Some(""),
-    signature: |_| Signature::new(&[Operand("x", "..n")], &[Operand("counts", "bins")]).scalars(&["least", "greatest"]),
+    signature: |_| {
+        let signature = Signature::new(&[Operand("x", "..n")], &[Operand("counts", "bins")]).scalars(&["least", "greatest"]);
+        signature.rising([("least", BOUNDS[0]), ("greatest", BOUNDS[1])])
+    },
     problem: |sizes| Ok(problem(sizes.get("n"), sizes.get("bins"))),
 };
 

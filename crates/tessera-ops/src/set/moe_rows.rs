@@ -22,7 +22,7 @@ pub(crate) static MOE_PERMUTE: Operator = Operator {
     calls: Calls {
         signature: |_| {
             let inputs = &[Operand("x", "tokens dim"), Operand("place", "tokens k")];
-            Signature::new(inputs, &[Operand("y", "slots dim")]).types(PLACES).indices(const { &[Indices::of("place", "y")] })
+            Signature::new(inputs, &[Operand("y", "slots dim")]).types(PLACES).indices(ONCE)
         },
         ..ROWS.calls
     },
@@ -74,13 +74,16 @@ pub(crate) static MOE_COMBINE_BACKWARD: Operator = Operator {
                 Operand("dout", "tokens dim"),
             ];
             let outputs = &[Operand("dy", "slots dim"), Operand("dweights", "tokens k")];
-            Signature::new(&INPUTS, outputs).types(PLACES).sums(&["weights"]).indices(const { &[Indices::of("place", "y")] })
+            Signature::new(&INPUTS, outputs).types(PLACES).sums(&["weights"]).indices(ONCE)
         },
         ..ROWS.calls
     },
     plan: combine_backward,
     ..ROWS
 };
+
+/// A place for each row that is written.
+const ONCE: &[Indices] = &[Indices::of("place", "y").once()];
 
 /// What the operators share.
 const ROWS: Operator = Operator {

@@ -96,8 +96,11 @@ const CALLS: Calls = Calls {
     problem: |sizes| Ok(pointwise::problem(sizes.get("n"))),
 };
 
-/// How likely an element is dropped. It counts as a multiple of 2^-16, the nearest.
+/// How likely an element is dropped. Which are counts by the nearest multiple of 2^-31; what is kept is divided by the number itself.
 const PROBABILITY: (&str, f64) = ("p", 0.5);
+
+/// The probability 1 in units of what a word is compared with.
+const CERTAIN: f64 = 2147483648.0;
 
 /// Elements that a counter serves in dropout.
 const HALVES: usize = 8;
@@ -109,11 +112,15 @@ fn dropped([x, y]: [&'static str; 2], problem: &Problem, policy: Policy) -> Resu
     if !(0.0..=1.0).contains(&p) {
         return Err(Unsupported(format!("a probability is from 0 to 1, not {p}")));
     }
-    let threshold = (p * 65536.0).round();
+    let threshold = (p * CERTAIN).round();
+    // Where all are dropped it is not used.
+    let scale = if threshold < CERTAIN { 1.0 / (1.0 - p) } else { 0.0 };
     let stream = Stream::of(problem)?;
     let mut arguments = vec![("x", Argument::Tensor(0)), ("y", Argument::Tensor(1))];
     arguments.extend(stream.arguments());
-    arguments.extend([("ACC", Argument::Type(acc)), ("THRESHOLD", Argument::Int(threshold as i64))]);
+    // Its bits, in a number with a sign.
+    arguments.push(("threshold", Argument::Int((threshold as u32 as i32).into())));
+    arguments.extend([("scale", Argument::Float(scale)), ("ACC", Argument::Type(acc))]);
     let bytes = packed_bytes(storage, n as u64);
     Ok(Plan {
         tensors: vec![TensorSpec::new(x, storage, [n], Role::Input), TensorSpec::new(y, storage, [n], Role::Output)],
@@ -121,7 +128,7 @@ fn dropped([x, y]: [&'static str; 2], problem: &Problem, policy: Policy) -> Resu
         outputs: vec![OutputRows { tensor: 1, rows: n, row_len: 1, exact: false }],
         work: work(bytes, bytes, n),
         exact_lane: false,
-        reference: Box::new(Dropped { stream, threshold: threshold as u32, out: storage, acc }),
+        reference: Box::new(Dropped { stream, threshold: threshold as u32, scale, out: storage, acc }),
     })
 }
 
@@ -145,6 +152,7 @@ fn work(read_bytes: u64, write_bytes: u64, n: usize) -> Work {
 struct Dropped {
     stream: Stream,
     threshold: u32,
+    scale: f64,
     out: DType,
     acc: DType,
 }
@@ -158,11 +166,11 @@ impl Reference for Dropped {
         inputs.numbers(0, rows.start, want);
         want.par_iter_mut().zip(bound).enumerate().for_each(|(at, (want, bound))| {
             let (words, lane) = self.stream.of_element(rows.start + at, HALVES);
-            let half = words[lane / 2] >> (16 * (lane % 2)) & 0xffff;
-            if half < self.threshold {
+            let word = words[lane / 2].rotate_left(if lane.is_multiple_of(2) { 16 } else { 0 });
+            if word >> 1 < self.threshold {
                 (*want, *bound) = (0.0, 0.0);
             } else {
-                *want = storable(self.out, *want * 65536.0 / f64::from(65536 - self.threshold));
+                *want = storable(self.out, *want * self.scale);
                 *bound = u * want.abs() + underflow(self.out);
             }
         });

@@ -95,7 +95,11 @@ const OPERATOR: Operator = Operator {
         problem: |sizes| Ok(rowwise::problem(sizes.get("rows"), sizes.get("n"), sizes.variant)),
     },
     numbers: &[],
-    plan: |problem, policy, machine| rowwise::plan(&ROWS, Case::of("reduce_rows", problem, policy, machine)?, &[]),
+    plan: |problem, policy, machine| {
+        let case = Case::of("reduce_rows", problem, policy, machine)?;
+        refuse_none(Reduction::of(&case.variant).1, [case.rows, case.n])?;
+        rowwise::plan(&ROWS, case, &[])
+    },
     ways: None,
     gradient: None,
     no_specials: None,
@@ -149,13 +153,20 @@ pub(crate) static ARG_ROWS: Operator = Operator {
     calls: Calls { variants: EXTREMES, ..OPERATOR.calls },
     plan: |problem, policy, machine| {
         let case = Case::of("arg_rows", problem, policy, machine)?;
-        if case.n == 0 && case.rows > 0 {
-            return Err(Unsupported("of rows of no elements none is the largest or smallest".to_string()));
-        }
+        refuse_none(Reduction::of(&case.variant).1, [case.rows, case.n])?;
         rowwise::plan(&PLACES, case, &[])
     },
     ..OPERATOR
 };
+
+/// Refuses results of which each is the largest or smallest of no elements.
+pub(crate) fn refuse_none(reduction: Reduction, [results, elements]: [usize; 2]) -> Result<(), Unsupported> {
+    let is_extreme = matches!(reduction, Reduction::Max | Reduction::Min);
+    match is_extreme && elements == 0 && results > 0 {
+        true => Err(Unsupported("of no elements none is the largest or smallest".to_string())),
+        false => Ok(()),
+    }
+}
 
 /// The reduction's name, as kernels take it.
 fn word(case: &Case) -> (&'static str, Argument) {
@@ -282,7 +293,13 @@ static OF_EXTREME: Rowwise = Rowwise {
         let (x, y, dy) = (&inputs[0], inputs[1][0], inputs[2][0]);
         let share = dy / x.iter().filter(|x| **x == y).count() as f64;
         for ((want, bound), x) in want.iter_mut().zip(bound).zip(x) {
-            *want = if *x == y { share } else { 0.0 };
+            *want = if *x == y {
+                share
+            } else if y.is_nan() {
+                y
+            } else {
+                0.0
+            };
             *bound = (model.u_out + 2.0 * model.u_acc) * want.abs() + if *want == 0.0 { 0.0 } else { model.floor };
         }
     },

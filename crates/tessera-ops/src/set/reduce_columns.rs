@@ -11,7 +11,7 @@ use crate::operator::{
     Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
-use crate::set::reduce::{NAMES, Reduction};
+use crate::set::reduce::{NAMES, Reduction, refuse_none};
 use crate::set::rows;
 use crate::set::rowwise::{self, int};
 use crate::signature::{Calls, Operand, Signature};
@@ -71,6 +71,7 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
     let (storage, acc) = rows::storage(policy, "reduce_columns")?;
     let [count, n] = ["rows", "n"].map(|name| problem.get(name) as usize);
     let (word, reduction) = Reduction::of(&problem.variant);
+    refuse_none(reduction, [n, count])?;
     let columns = LINE * 8 / (storage.bits() as usize).max(16);
     let tiles = count.div_ceil(ROWS);
     let across = n.div_ceil(columns);

@@ -13,6 +13,7 @@ use crate::operator::{
     Argument, Expected, Inputs, LaunchSpec, Machine, Operator, OutputRows, Plan, Reference, Role, TensorSpec, Unsupported,
 };
 use crate::problem::Problem;
+use crate::set::reduce::{Reduction, refuse_none};
 use crate::set::{ladders, rows};
 use crate::signature::{Calls, Operand, Signature};
 use crate::work::{Metric, Work, packed_bytes};
@@ -177,6 +178,9 @@ fn plan(problem: &Problem, policy: Policy, machine: Machine) -> Result<Plan, Uns
         return Err(Unsupported(format!("{name} has no strided case")));
     }
 
+    if operation == Operation::ReduceMax {
+        refuse_none(Reduction::Max, [1, n])?;
+    }
     let operands = if operation == Operation::Dot { 2 } else { 1 };
     // Of no elements there is a sum, too.
     let (elements, blocks, group) = match machine {

@@ -38,6 +38,55 @@ pub(crate) struct Indices {
     rows: Rows,
     /// Numbers below 0 stand for no row.
     skips: bool,
+    order: Order,
+}
+
+/// How numbers of rows follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Any,
+    /// No row has two: each is written by one.
+    Once,
+    /// None is lower than the one before it.
+    Rising,
+}
+
+/// The pages in which rows of sequences lie: a row of a table names those of a sequence in order, and each sequence has so many rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pages {
+    pub(crate) table: &'static str,
+    pub(crate) lengths: &'static str,
+    /// The array of pages: its first axis counts them, its second the rows of each.
+    pub(crate) pages_of: &'static str,
+}
+
+impl Pages {
+    /// A sequence is no longer than its pages, and these are there. What a row of the table holds behind them is nobody's page.
+    fn refuse<'t>(&self, find: &impl Fn(&str) -> Option<&'t Tensor>) -> Result<(), CallError> {
+        let &Pages { table: name, lengths: lengths_name, pages_of } = self;
+        let near = |name: &str| find(name).filter(is_near);
+        let (Some(table), Some(lengths), Some(of)) = (near(name), near(lengths_name), find(pages_of)) else { return Ok(()) };
+        // Arrays of other ranks are refused for that.
+        let ([_, most], [pages, page, ..]) = (table.shape(), of.shape()) else { return Ok(()) };
+        let read = |name, array: &Tensor| array.to_f64().map_err(|error| CallError::Memory { name, error });
+        let (entries, lengths) = (read(name, table)?, read(lengths_name, lengths)?);
+        for (sequence, &length) in lengths.iter().enumerate() {
+            if !(0.0..=(most * page) as f64).contains(&length) {
+                let why =
+                    format!("{length} at place {sequence} is no length of a sequence, which has up to {most} pages of {page}");
+                return Err(CallError::Values { name: lengths_name, why });
+            }
+            let own = &entries[sequence * most..][..(length as usize).div_ceil((*page).max(1))];
+            if let Some(at) = own.iter().position(|entry| !(0.0..*pages as f64).contains(entry)) {
+                let why = format!(
+                    "{} at place {at} of row {sequence} is none of the {pages} pages of `{pages_of}`, which count from 0",
+                    own[at]
+                );
+                return Err(CallError::Values { name, why });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The rows of an array, by its shape.
@@ -54,7 +103,7 @@ pub(crate) enum Rows {
 impl Indices {
     /// Numbers of the rows along the first axis of an array.
     pub(crate) const fn of(name: &'static str, rows_of: &'static str) -> Indices {
-        Indices { name, rows_of, rows: Rows::Leading(1), skips: false }
+        Indices { name, rows_of, rows: Rows::Leading(1), skips: false, order: Order::Any }
     }
 
     /// The same of other rows.
@@ -67,9 +116,19 @@ impl Indices {
         Indices { skips: true, ..self }
     }
 
+    /// The same where no row may have two.
+    pub(crate) const fn once(self) -> Indices {
+        Indices { order: Order::Once, ..self }
+    }
+
+    /// The same where none is lower than the one before it.
+    pub(crate) const fn rising(self) -> Indices {
+        Indices { order: Order::Rising, ..self }
+    }
+
     /// A row that is not there is read as zeros, or written nowhere: nobody would see it.
     fn refuse<'t>(&self, find: &impl Fn(&str) -> Option<&'t Tensor>) -> Result<(), CallError> {
-        let &Indices { name, rows_of, rows, skips } = self;
+        let &Indices { name, rows_of, rows, skips, order } = self;
         let (Some(indices), Some(of)) = (find(name).filter(is_near), find(rows_of)) else { return Ok(()) };
         let shape = of.shape();
         // An array without axes is refused for that.
@@ -81,8 +140,24 @@ impl Indices {
         };
         let values = indices.to_f64().map_err(|error| CallError::Memory { name, error })?;
         let is_row = |value: &f64| (0.0..count as f64).contains(value) || skips && *value < 0.0;
-        let Some(at) = values.iter().position(|value| !is_row(value)) else { return Ok(()) };
-        let why = format!("{} at place {at} is none of the {count} {what} of `{rows_of}`, which count from 0", values[at]);
+        if let Some(at) = values.iter().position(|value| !is_row(value)) {
+            let why = format!("{} at place {at} is none of the {count} {what} of `{rows_of}`, which count from 0", values[at]);
+            return Err(CallError::Values { name, why });
+        }
+        let why = match order {
+            Order::Any => return Ok(()),
+            Order::Once => {
+                let mut places: Vec<usize> = (0..values.len()).filter(|&at| values[at] >= 0.0).collect();
+                places.sort_by(|&one, &other| values[one].total_cmp(&values[other]));
+                let Some(pair) = places.windows(2).find(|pair| values[pair[0]] == values[pair[1]]) else { return Ok(()) };
+                let (first, at) = (pair[0], pair[1]);
+                format!("{} stands at places {first} and {at}, and each of the {what} of `{rows_of}` is written once", values[at])
+            }
+            Order::Rising => {
+                let Some(at) = values.windows(2).position(|pair| pair[0] > pair[1]) else { return Ok(()) };
+                format!("{} stands before {} at places {at} and {}, and they rise", values[at], values[at + 1], at + 1)
+            }
+        };
         Err(CallError::Values { name, why })
     }
 }
@@ -100,8 +175,8 @@ impl Signature {
     /// would have to be waited for and fetched.
     ///
     /// # Errors
-    /// Bounds that do not rise from 0 to the number of rows, labels that are no classes, numbers of rows that there are not, and two places of four
-    /// neighbours that do not rise.
+    /// Bounds that do not rise from 0 to the number of rows, labels that are no classes, numbers of rows that there are not or that stand twice, lengths
+    /// beyond a sequence's pages, pages that there are not, and two places of four neighbours that do not rise.
     pub fn refuse_values<'t>(&self, scalars: &[(&str, f64)], find: impl Fn(&str) -> Option<&'t Tensor>) -> Result<(), CallError> {
         for &[name, rows_of] in self.bounds {
             if let (Some(bounds), Some(of)) = (find(name).filter(is_near), find(rows_of)) {
@@ -113,6 +188,9 @@ impl Signature {
         }
         for indices in self.indices {
             indices.refuse(&find)?;
+        }
+        if let Some(pages) = &self.pages {
+            pages.refuse(&find)?;
         }
         self.refuse_labels(scalars, &find)
     }
@@ -252,5 +330,44 @@ mod tests {
         };
         assert!(ends(Rows::Leading(2), 9) && ends(Rows::Last, 6) && ends(Rows::Between, 3));
         assert!(said(ids, [0, 0, -1]).is_err() && said(ids.or_none(), [0, 0, -1]).is_ok());
+        assert!(said(ids.once(), [4, 0, 1]).is_ok() && said(ids.or_none().once(), [-1, 0, -1]).is_ok());
+        assert_eq!(
+            said(ids.once(), [3, 0, 3]),
+            Err("`ids`: 3 stands at places 0 and 2, and each of the rows of `table` is written once".to_string())
+        );
+        assert!(said(ids.rising(), [0, 0, 4]).is_ok());
+        assert_eq!(said(ids.rising(), [0, 2, 1]), Err("`ids`: 2 stands before 1 at places 1 and 2, and they rise".to_string()));
+    }
+
+    #[test]
+    fn pages_of_sequences_are_those_there_are() {
+        let signature =
+            Signature::new(&[], &[Operand("y", "")]).pages(Pages { table: "table", lengths: "lengths", pages_of: "cache" });
+        let cache = Tensor::ones(DType::F16, &[3, 4, 2]).unwrap();
+        let said = |table: [i32; 4], lengths: [i32; 2]| {
+            let table = Tensor::from_vec(&[2, 2], table.to_vec()).unwrap();
+            let lengths = Tensor::from_vec(&[2], lengths.to_vec()).unwrap();
+            let find = |name: &str| {
+                Some(if name == "table" {
+                    &table
+                } else if name == "lengths" {
+                    &lengths
+                } else {
+                    &cache
+                })
+            };
+            signature.refuse_values(&[], find).map_err(|error| error.to_string())
+        };
+        // Behind a sequence's last page nothing is looked at.
+        assert_eq!((said([0, 2, 1, 9], [8, 4]), said([-1, 7, 9, 9], [0, 0])), (Ok(()), Ok(())));
+        assert_eq!(
+            said([0, 2, 1, 9], [8, 5]),
+            Err("`table`: 9 at place 1 of row 1 is none of the 3 pages of `cache`, which count from 0".to_string())
+        );
+        assert!(said([-1, 2, 1, 0], [1, 5]).is_err());
+        for length in [9, -1] {
+            let wrong = format!("`lengths`: {length} at place 1 is no length of a sequence, which has up to 2 pages of 4");
+            assert_eq!(said([0, 2, 1, 0], [8, length]), Err(wrong));
+        }
     }
 }
