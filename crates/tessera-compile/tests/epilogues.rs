@@ -210,3 +210,47 @@ fn lines_that_begin_anywhere_leave_by_lanes() {
     // Two warpgroups, each with eight parts.
     leaves_by_lines(DType::F32, [128, 256], 8, 270);
 }
+
+/// What a block stores in several rounds lies there as the last round says. The engine keeps no order between the rounds' tiles: warps wait until
+/// one is written before they send the next one, unless no two rounds have the same place.
+#[test]
+fn rounds_store_in_order() {
+    // The rows' place, whether rounds have places of their own, and the loop's rounds.
+    let places = [("i", false, "4"), ("i * 2 + t // 2", false, "4"), ("i * 4 + t", true, "4"), ("i", false, "i, 4, 2")];
+    for (out, (place, apart, rounds)) in [DType::F32, DType::BF16].into_iter().flat_map(|out| places.map(|place| (out, place))) {
+        let source = format!(
+            "import cuda.tile as ct
+
+@ct.kernel
+def kernel(x, y, out):
+    i, j = ct.bid(0), ct.bid(1)
+    for t in range({rounds}):
+        acc = ct.zeros((64, 64), ct.float32)
+        for k in range(ct.cdiv(x.shape[1], 32)):
+            acc = ct.mma(ct.load(x, (t, k), (64, 32)), ct.load(y, (k, j), (32, 64)), acc)
+        ct.store(out, ({place}, j), acc.astype(out.dtype))
+"
+        );
+        let file = parse_file("kernel.py", &source);
+        let args: Vec<(String, ArgType)> = [("x", DType::BF16), ("y", DType::BF16), ("out", out)]
+            .map(|(name, dtype)| (name.to_string(), ArgType::array(dtype, 2)))
+            .into();
+        let compiled = compile(&file, "kernel", &args, &CompileOptions::default())
+            .unwrap_or_else(|found| panic!("{}\n{source}", found[0].render(&file.sources, false)));
+        let start = [fill(DType::BF16, &[256, 64], 1), fill(DType::BF16, &[64, 128], 2), fill(out, &[512, 128], 3)];
+        let launch = Launch { compiled: &compiled, grid: [2, 2, 1] };
+        let mut wanted = start.clone();
+        on_cpu(&launch, &mut wanted).unwrap_or_else(|error| panic!("{error}\n{source}"));
+        let device = compile_for(&compiled, Arch::Sm90a, OptLevel::O3);
+        let device = device.unwrap_or_else(|found| panic!("{}", found[0].render(&compiled.module.sources, false)));
+        let text = print_module(&device.tile);
+        assert_eq!(text.matches("tile.send_tile ").count(), 1, "{text}");
+        assert_eq!(text.matches("tile.tma_store_wait {pending=0}\n").count(), usize::from(!apart), "{text}");
+        let kernel = lowered(&compiled, Arch::Sm90a).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        for schedule in SCHEDULES {
+            let mut data = start.clone();
+            run_under(schedule, &kernel, launch.grid, &mut data).unwrap_or_else(|error| panic!("{schedule:?}: {error}\n{text}"));
+            same(&wanted[2], &data[2], 1e-6).unwrap_or_else(|error| panic!("{schedule:?}: {error}\n{text}"));
+        }
+    }
+}

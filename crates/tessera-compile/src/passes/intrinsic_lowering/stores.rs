@@ -17,7 +17,8 @@
 //! cannot address the view, since lines begin anywhere, lanes store the parts line by line (`tile.store_lines`).
 //!
 //! In a loop the engine goes on while the next round works: the wait, for all of it, comes before the next round's tile is written, and once behind
-//! the loops.
+//! the loops. What warps send from buffers of their own waits until these are free. The engine keeps no order between one round's tile and the next
+//! one's: where a block may store to the same place in two rounds, warps wait before they send until all of what they sent is written.
 //!
 //! **Predicate.** The buffer's arrangement and the layout of the tile, or of what it was converted from, are made of the instruction's matrices, or
 //! lanes side by side fill less than a sector and meet in no bank of the buffer; the engine can address the view, or sums lie in its lines; the array is
@@ -27,7 +28,7 @@
 use rustc_hash::FxHashMap;
 use tessera_ir::attrs::MemoryOrder;
 use tessera_ir::{
-    Block, Effects, Elem, Extent, Func, Op, OpData, OpKind, ScheduleOp, SharedType, TileOp, Type, Value, ViewKind, bug,
+    Block, Def, Effects, Elem, Extent, Func, Op, OpData, OpKind, ScheduleOp, SharedType, TileOp, Type, Value, ViewKind, bug,
 };
 use tessera_types::Arch;
 
@@ -35,9 +36,12 @@ use super::copies::{addressable, constant};
 use crate::passes::memory_management::resident;
 use tessera_analysis::arrangement::{Arrangement, MIXED_LINES, engine_span, engine_swizzle};
 use tessera_analysis::exits::can_leave;
+use tessera_analysis::facts::Facts;
+use tessera_analysis::linear::{Linear, Wraps};
 use tessera_analysis::memory::{Root, access, root};
 use tessera_analysis::room::buffer_bytes;
 use tessera_analysis::sent;
+use tessera_analysis::views::step_of;
 
 /// Shared memory that is left for the barriers of rings and for aligning buffers.
 const FRAME: u64 = 2 << 10;
@@ -66,8 +70,8 @@ struct Sent {
     way: Way,
     /// The outermost loop around it, and the block that holds it.
     looped: Option<(Op, Block)>,
-    /// No round of a loop is behind another one, unless that is another block's: blocks do not depend on each other.
-    once: bool,
+    /// Loops around it whose rounds a block goes through, the outermost last: not the one over blocks, which do not depend on each other.
+    rounds: Vec<Op>,
 }
 
 /// Where every block stands: the operation that holds it, and the block of that.
@@ -139,8 +143,11 @@ impl Sent {
     fn ways(func: &Func, parents: &Parents, block: Block, op: Op) -> Vec<Sent> {
         let data = &func.ops[op];
         let OpKind::Schedule(ScheduleOp::StoreViewTko { order: MemoryOrder::Weak, .. }) = data.kind else { return Vec::new() };
-        let (looped, once) = (outermost_loop(func, parents, block), runs_once(func, parents, block));
-        let sent = |way, (matrix, between)| Sent { store: op, block, matrix, between, way, looped, once };
+        let loops = loops_around(func, parents, block);
+        let looped = loops.last().copied();
+        let own = loops.len() - usize::from(looped.is_some() && func.hints.persistent.is_some());
+        let rounds: Vec<Op> = loops[..own].iter().map(|&(looped, _)| looped).collect();
+        let sent = |way, (matrix, between)| Sent { store: op, block, matrix, between, way, looped, rounds: rounds.clone() };
         let Some(buffer) = buffer(func, data.one(1)) else {
             let ways = in_boxes(func, data).map(|found| sent(Way::Groups, found));
             return ways.into_iter().filter(|sent| sent.is_alone(func, parents)).collect();
@@ -192,7 +199,11 @@ impl Sent {
     fn is_alone(&self, func: &Func, parents: &Parents) -> bool {
         let array = root(func, func.ops[self.store].one(1));
         let Root::Param(_) = array else { return false };
-        let mut behind = false;
+        // Of tiles that overlap, another round's warps write a part of what a warp has sent.
+        if matches!(self.way, Way::Groups) && !self.rounds.is_empty() && overlap(func, func.ops[self.store].one(1)) {
+            return false;
+        }
+        let (mut behind, once) = (false, self.rounds.is_empty());
         for op in func.linked_ops() {
             let data = &func.ops[op];
             if op == self.store {
@@ -202,13 +213,36 @@ impl Sent {
             let named = data.row().effects != Effects::Pure && data.used().any(|value| points_to(func, value, array));
             let touched = access(func, op).filter(|access| access.root.meets(array) && !counts_in_workspace(func, data));
             let loads = data.kind.schedule().is_some_and(ScheduleOp::is_weak_load);
-            let reads_before = loads && !behind && self.once;
-            let elsewhere = || self.is_apart(func, parents, op) || self.once && self.is_otherwise(func, parents, op);
+            let reads_before = loads && !behind && once;
+            let elsewhere = || self.is_apart(func, parents, op) || once && self.is_otherwise(func, parents, op);
             if (named || touched.is_some()) && !reads_before && !elsewhere() {
                 return false;
             }
         }
         self.looped.is_none_or(|(looped, _)| !can_leave(func, looped))
+    }
+
+    /// No two rounds of a block store to the same tile: of each loop around the store, an index goes up by an odd multiple of the counter, which no
+    /// wrapping brings back, and by nothing else that changes in the loops.
+    fn moves_on(&self, func: &Func) -> bool {
+        let Some(&outermost) = self.rounds.last() else { return true };
+        let within: Vec<Block> = func.ops[outermost].regions.iter().flat_map(|&region| func.blocks_within(region)).collect();
+        let changes = |value: Value| match func.values[value].def {
+            Def::Argument(block, _) => within.contains(&block),
+            Def::Result(op, _) => within.iter().any(|&block| func.blocks[block].ops.contains(&op)),
+        };
+        let facts = Facts::of(func);
+        let indices = func.ops[self.store].group(2).iter();
+        let sums: Vec<Linear> = indices.map(|&index| Linear::of(func, &facts, index, Wraps::Ignored)).collect();
+        self.rounds.iter().all(|&looped| {
+            let counter = func.ops[looped].regions.iter().find_map(|&region| func.blocks[region].args.first().copied());
+            let counter = counter.filter(|&counter| facts.counter(counter).is_some());
+            let follows = |sum: &Linear| {
+                let moved: Vec<_> = sum.terms.iter().filter(|&&(value, _)| changes(value)).collect();
+                matches!(moved[..], [&(value, times)] if Some(value) == counter && times % 2 != 0)
+            };
+            sums.iter().any(follows)
+        })
     }
 
     /// A store where the block stores if it does not store here.
@@ -239,7 +273,10 @@ impl Sent {
             vec![func.make_op(kind.into(), &[&[self.matrix], &[data.one(1)], data.group(2)], [], [], span)]
         };
         let mut ops = match &self.way {
-            Way::Groups => by_groups(func, TileOp::SendTile {}),
+            Way::Groups => {
+                let before = (!self.moves_on(func)).then(|| wait(func, false));
+                before.into_iter().chain(by_groups(func, TileOp::SendTile {})).collect()
+            }
             Way::Lines => by_groups(func, TileOp::StoreLines {}),
             Way::Whole { buffer, by_matrices } => {
                 let before = self.looped.map(|_| wait(func, false));
@@ -438,24 +475,20 @@ fn role(func: &Func, parents: &Parents, mut block: Block) -> Option<Op> {
     None
 }
 
-/// No loop is around a block, or only the one over the blocks that share a launched one.
-fn runs_once(func: &Func, parents: &Parents, block: Block) -> bool {
-    let (mut loops, mut at) = (0, block);
-    while let Some(&(op, outer)) = parents.get(&at) {
-        loops += u32::from(matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {})));
-        at = outer;
-    }
-    loops <= u32::from(func.hints.persistent.is_some())
-}
-
-fn outermost_loop(func: &Func, parents: &Parents, block: Block) -> Option<(Op, Block)> {
-    let mut found = None;
-    let mut at = block;
-    while let Some(&(op, outer)) = parents.get(&at) {
+/// The loops around a block, the innermost first, each with the block that holds it.
+fn loops_around(func: &Func, parents: &Parents, mut block: Block) -> Vec<(Op, Block)> {
+    let mut found = Vec::new();
+    while let Some(&(op, outer)) = parents.get(&block) {
         if matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {})) {
-            found = Some((op, outer));
+            found.push((op, outer));
         }
-        at = outer;
+        block = outer;
     }
     found
+}
+
+/// Whether tiles of a view may share elements.
+fn overlap(func: &Func, view: Value) -> bool {
+    let Type::TileView(ty) = func.ty(view) else { return true };
+    (0..ty.tile.len()).any(|axis| step_of(ty, axis) < u64::from(ty.tile[axis]))
 }
