@@ -84,7 +84,7 @@ fn find(func: &Func, looped: Op, threads: u64) -> Option<(Loads, u64)> {
     let sizes: Vec<u64> = loads
         .iter()
         .map(|&load| func.ty(func.ops[load].results[0]).the_tile())
-        .map(|tile| (tile.len() as u64 * u64::from(tile.elem.bits())).div_ceil(32 * threads))
+        .map(|tile| (tile.len() as u64 * tile.elem.bits()).div_ceil(32 * threads))
         .collect();
     if sizes.iter().any(|&registers| registers < VECTOR) {
         return None;
