@@ -17,8 +17,8 @@ use crate::programs::{self, Program};
 
 const ARCHS: [Arch; 4] = [Arch::Sm75, Arch::Sm80, Arch::Sm90a, Arch::Sm100a];
 
-/// Taken in every run, by the start of its name: a factor alone is as large as a block's shared memory.
-const ALWAYS: (&str, Arch) = ("products.py:224 ", Arch::Sm75);
+/// Taken in every run, by the start of the name: a factor alone is as large as a block's shared memory; so is what a reduction exchanges.
+const ALWAYS: [(&str, Arch); 2] = [("products.py:224 ", Arch::Sm75), ("rows.py:222 ", Arch::Sm80)];
 
 fn compiled(program: &Program, arch: Arch) -> Result<DeviceCompiled, String> {
     let compiled = program.compiled().map_err(|found| program.shown(&found))?;
@@ -72,14 +72,16 @@ fn large_tiles_compile_and_are_right() {
     let targets = std::env::var("TESSERA_TARGETS").unwrap_or_default();
     let all = std::env::var_os("TESSERA_TEST_ALL").is_some() || !filter.is_empty();
     let programs = programs::in_folder("large", true);
-    let always = |program: &Program| program.name.starts_with(ALWAYS.0);
-    assert!(programs.iter().any(|(program, _)| always(program)), "{} is no program of the folder", ALWAYS.0);
+    let always = |program: &Program, arch: Arch| ALWAYS.iter().any(|(name, of)| program.name.starts_with(name) && arch == *of);
+    for (name, arch) in ALWAYS {
+        assert!(programs.iter().any(|(program, _)| always(program, arch)), "{name} is no program of the folder");
+    }
     let cpu: Vec<OnCpu> = programs.iter().map(|_| Mutex::new(None)).collect();
     let assembler = assembler();
     let mut work = Vec::new();
     for (at, (program, _)) in programs.iter().enumerate().filter(|(_, (program, _))| program.name.contains(&filter)) {
         for (number, arch) in ARCHS.into_iter().enumerate() {
-            let taken = all || (at + 8 * number) % 32 == 0 || always(program) && arch == ALWAYS.1;
+            let taken = all || (at + 8 * number) % 32 == 0 || always(program, arch);
             if taken && (targets.is_empty() || targets.contains(arch.name())) {
                 work.push((at, program, arch));
             }

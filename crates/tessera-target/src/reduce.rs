@@ -24,6 +24,7 @@ use super::bound::{Regs, class_of};
 use super::lowering::{Lowered, Lowering};
 use super::place::{Inside, Place};
 use super::remap::Remap;
+use super::scratch::SMALL_BYTES;
 
 /// Sums that a thread adds products to in turn, so that one need not wait for the other.
 const CHAINS: usize = 4;
@@ -40,6 +41,13 @@ pub(super) struct Combiner<'d> {
     pub(super) elems: Vec<Elem>,
     identities: &'d [Const],
     commutative: bool,
+}
+
+impl Combiner<'_> {
+    /// Bytes of some items of each of so many warps or threads.
+    fn bytes(&self, holders: u64, items: usize) -> u64 {
+        self.elems.iter().map(|elem| (elem.bytes() * holders * items as u64).next_multiple_of(16)).sum()
+    }
 }
 
 impl Lowering<'_> {
@@ -259,14 +267,32 @@ impl Lowering<'_> {
                 *result = self.combine(combiner, result, &other)?;
             }
         }
-        if along.warps != 0 {
-            results = if along.lanes == 31 && layout.warps().is_power_of_two() {
-                self.across_uniform_warps(combiner, layout, along.warps, results)?
-            } else {
-                self.across_warps(combiner, layout, along.warps, &identity, results)?
-            };
+        if along.warps == 0 {
+            return Ok(results);
         }
-        Ok(results)
+        let uniform = along.lanes == 31 && layout.warps().is_power_of_two();
+        let holders = if uniform { layout.warps() } else { layout.threads() };
+        let mut combined = Vec::new();
+        for part in results.chunks(self.items_at_once(combiner, holders, results.len())) {
+            combined.extend(if uniform {
+                self.across_uniform_warps(combiner, layout, along.warps, part)?
+            } else {
+                self.across_warps(combiner, layout, along.warps, &identity, part)?
+            });
+        }
+        Ok(combined)
+    }
+
+    /// How many items of each of so many warps or threads the buffer of the operation holds at a time.
+    fn items_at_once(&self, combiner: &Combiner<'_>, holders: u64, items: usize) -> usize {
+        let room = self.room_below(combiner.bytes(holders, items));
+        room.map_or(items, |room| (room / combiner.bytes(holders, 1)) as usize).max(1)
+    }
+
+    /// The address of a buffer for some items of each of so many warps or threads. A smaller one takes [some at a time](Self::items_at_once).
+    fn exchange_of_items(&mut self, combiner: &Combiner<'_>, holders: u64, items: usize) -> Lowered<Reg> {
+        let total = combiner.bytes(holders, items);
+        self.exchange_of(total, combiner.bytes(holders, 1).max(SMALL_BYTES).min(total), 16)
     }
 
     /// Combines over the warp bits of a mask where all lanes of a warp have the same: one lane writes; lanes read the other warps'
@@ -276,13 +302,12 @@ impl Lowering<'_> {
         combiner: &Combiner<'_>,
         layout: &Distribution,
         mask: u64,
-        results: Vec<Item>,
+        results: &[Item],
     ) -> Lowered<Vec<Item>> {
         let warps = layout.warps();
         let bits: Vec<u32> = (0..5).filter(|bit| mask >> bit & 1 == 1).collect();
         let sizes: Vec<u64> = combiner.elems.iter().map(|&elem| elem.bytes() * warps).collect();
-        let total = sizes.iter().map(|size| (size * results.len() as u64).next_multiple_of(16)).sum();
-        let base = self.exchange(total, 16)?;
+        let base = self.exchange_of_items(combiner, warps, results.len())?;
         let thread = self.thread();
         let (lanes, five, zero) = (self.b.u32(31), self.b.u32(5), self.b.u32(0));
         let lane = self.b.and(thread, lanes);
@@ -384,7 +409,7 @@ impl Lowering<'_> {
             starts.push(total);
             total += (threads * elem.bytes() * items.len() as u64).next_multiple_of(16);
         }
-        let base = self.exchange(total, 16)?;
+        let base = self.exchange_of_items(combiner, threads, items.len())?;
         let thread = self.thread();
         let mut own = Vec::new();
         let mut strides = Vec::new();
@@ -411,9 +436,9 @@ impl Lowering<'_> {
         layout: &Distribution,
         mask: u64,
         identity: &Item,
-        results: Vec<Item>,
+        results: &[Item],
     ) -> Lowered<Vec<Item>> {
-        let (own, strides) = self.published(combiner, layout, &results)?;
+        let (own, strides) = self.published(combiner, layout, results)?;
         let bits: Vec<u32> = (0..10).filter(|bit| mask >> bit & 1 == 1).collect();
         let thread = self.thread();
         let moving = self.b.u32(bits.iter().map(|bit| 32 << bit).sum());
@@ -508,25 +533,9 @@ impl Lowering<'_> {
             let others: Vec<Item> = if lane.is_some() {
                 flat.iter().map(|item| self.exchanged(combiner, item, 1 << bit)).collect()
             } else {
-                let (own, strides) = self.published(combiner, layout, &flat)?;
                 let mut others = Vec::new();
-                for group in 0..flat.len() {
-                    let mut item = Item::new();
-                    for (position, &elem) in combiner.elems.iter().enumerate() {
-                        let bytes = elem.bytes();
-                        // The counterpart's place differs in this bit of the thread's number alone.
-                        let thread = self.thread();
-                        let mask = self.b.u32(32 << bit);
-                        let set = self.b.and(thread, mask);
-                        let double = self.b.u32(2 * bytes as u32);
-                        let back = self.b.mul(Ty::S32, set, double);
-                        let ahead = self.b.u32((32 << bit) * bytes as u32);
-                        let address = self.b.add(Ty::S32, own[position], ahead);
-                        let address = self.b.sub(Ty::S32, address, back);
-                        let address = self.b.at(address, (group as u64 * strides[position]) as i64);
-                        item.push(self.take(elem, address));
-                    }
-                    others.push(item);
+                for part in flat.chunks(self.items_at_once(combiner, layout.threads(), flat.len())) {
+                    others.extend(self.of_other_warp(combiner, layout, bit, part)?);
                 }
                 others
             };
@@ -567,6 +576,36 @@ impl Lowering<'_> {
             results.push(items.pop().ok_or_else(|| self.broken("a reduction of nothing"))?);
         }
         Ok(results)
+    }
+
+    /// The items of the thread whose warp's number differs in one bit.
+    fn of_other_warp(
+        &mut self,
+        combiner: &Combiner<'_>,
+        layout: &Distribution,
+        bit: usize,
+        items: &[Item],
+    ) -> Lowered<Vec<Item>> {
+        let (own, strides) = self.published(combiner, layout, items)?;
+        let mut others = Vec::new();
+        for group in 0..items.len() {
+            let mut item = Item::new();
+            for (position, &elem) in combiner.elems.iter().enumerate() {
+                let bytes = elem.bytes();
+                let thread = self.thread();
+                let mask = self.b.u32(32 << bit);
+                let set = self.b.and(thread, mask);
+                let double = self.b.u32(2 * bytes as u32);
+                let back = self.b.mul(Ty::S32, set, double);
+                let ahead = self.b.u32((32 << bit) * bytes as u32);
+                let address = self.b.add(Ty::S32, own[position], ahead);
+                let address = self.b.sub(Ty::S32, address, back);
+                let address = self.b.at(address, (group as u64 * strides[position]) as i64);
+                item.push(self.take(elem, address));
+            }
+            others.push(item);
+        }
+        Ok(others)
     }
 
     /// The first coordinate of a block of `unit` elements that has the thread's coordinate in it.

@@ -217,3 +217,12 @@ def many_sums(A, B, C, D, N: ct.Constant[int]):
     a, b, c = ct.load(A, (r, 0), (1, N)), ct.load(B, (r, 0), (1, N)), ct.load(C, (r, 0), (1, N))
     s, t, u = ct.sum(a * b, axis=1, keepdims=True), ct.sum(b * c, axis=1, keepdims=True), ct.sum(c * a, axis=1, keepdims=True)
     ct.store(D, (r, 0), a * s + b * t + c * u)
+
+
+# args: X: f64[64, 64, 8], Y: f64[64, 8], Z: i32[64, 8]; grid: 1; near: 1e-12
+@ct.kernel
+def along_two_axes(X, Y, Z):
+    x = ct.load(X, (0, 0, 0), (64, 64, 8))
+    y = ct.min(x - ct.max(x, axis=1, keepdims=True), axis=0) + ct.sum(x, axis=1)
+    ct.store(Y, (0, 0), y)
+    ct.store(Z, (0, 0), ct.argmax(x, axis=1))
