@@ -243,9 +243,13 @@ impl<'a> Body<'_, 'a> {
                 self.parser.expect('>')?;
             }
             if let Some(scope) = scope {
-                match count {
-                    Some(count) => drop(scope.ranges.insert(name, (count, Shape { ty, lanes }))),
-                    None => drop(scope.exact.insert(name, Shape { ty, lanes })),
+                let shape = Shape { ty, lanes };
+                let is_twice = match count {
+                    Some(count) => scope.ranges.insert(name, (count, shape)).is_some(),
+                    None => scope.exact.insert(name, shape).is_some(),
+                };
+                if is_twice {
+                    return Err(self.parser.error(format!("`{name}` is declared twice")));
                 }
             }
             names.push((Name::from(name), count));

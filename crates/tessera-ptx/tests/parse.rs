@@ -40,6 +40,20 @@ fn errors_have_a_line_a_column_and_a_reason() {
     let scalar = parse(".version 8.0\n.target sm_80\n.global .u32 x = {1, 2};").unwrap_err();
     assert_eq!(scalar.to_string(), "line 3, column 18: `x` is no array and takes one initial value");
     assert_eq!(parse("hello").unwrap_err().message, "expected `.version`, found `hello`");
+    let head = ".version 8.0\n.target sm_90\n.address_size 64\n";
+    let kernel = ".visible .entry k()\n{\n    .reg .f32 %f;\n    ret;\n}\n";
+    assert!(parse(&format!("{head}.func f();\n.func f()\n{{\n    ret;\n}}\n{kernel}")).is_ok());
+    let refused = |text: String| parse(&text).map(|_| ()).map_err(|error| (error.line, error.message));
+    for (text, line, message) in [
+        (format!("{head}{kernel}{kernel}"), 9, "`k` is defined twice"),
+        (format!("{head}{}", kernel.replace("%f;", "%f; .reg .f32 %f;")), 6, "`%f` is declared twice"),
+        (format!("{head}{}", kernel.replace("%f;", "%f<4>, %f<2>;")), 6, "`%f` is declared twice"),
+        (format!("{}{kernel}", head.replace("8.0", "99.0")), 1, "99 is no PTX version"),
+        (format!("{}{kernel}", head.replace("size 64", "size 32")), 4, "an address size is 64"),
+        (format!("{}{kernel}", head.replace("sm_90", "sm_20")), 2, "`sm_20` is no target"),
+    ] {
+        assert_eq!(refused(text), Err((line, message.to_string())));
+    }
 }
 
 #[test]
