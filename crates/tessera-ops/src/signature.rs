@@ -84,8 +84,11 @@ pub struct Signature {
     pub(crate) follows: &'static [Follows],
 }
 
+/// Whether a number is one of a kind.
+type IsOne = fn(f64) -> bool;
+
 /// Numbers that are one kind of number wherever they occur: in words, and whether a value is one as launches are given it, in 32 bits.
-const KINDS: [(&str, &str, fn(f64) -> bool); 3] = [
+const KINDS: [(&str, &str, IsOne); 3] = [
     ("eps", "a finite number of 0 or more", |value| value >= 0.0 && (value as f32).is_finite()),
     ("momentum", "a share from 0 to 1", |value| (0.0..=1.0).contains(&value)),
     ("theta", "a finite number of more than 0", |value| value as f32 > 0.0 && (value as f32).is_finite()),
