@@ -244,15 +244,21 @@ def test_columns_are_those_of_the_file(start):
 
 
 def test_classes_of_mistakes():
-    def refused(function, error, *args):
-        with pytest.raises(error):
-            launch(X.copy(), *args, kernel=ct.kernel(function))
+    def refused(function, error, says=None):
+        with pytest.raises(error, match=says):
+            launch(X.copy(), kernel=ct.kernel(function))
 
     def asserts(x):
         ct.static_assert(x.dtype == ct.int32, "integers only")
 
     def raises(x):
         raise ct.static_exception(ValueError("no"))
+
+    def constant(x):
+        ct.ensure_constant(ct.bid(0))
+
+    def pointer(x):
+        x.foreign_pointer
 
     def recurses(x):
         again(x)
@@ -268,7 +274,9 @@ def test_classes_of_mistakes():
         return 1
 
     refused(asserts, ct.TileStaticAssertionError)
-    refused(raises, ct.StaticException)
+    refused(raises, ct.StaticException, r"\(ValueError: no\)")
+    refused(constant, ct.TileStaticAssertionError)
+    refused(pointer, ct.TileUnsupportedFeatureError, "`foreign_pointer` of an array")
     refused(recurses, ct.TileRecursionError)
     refused(loops, ct.TileSyntaxError)
     refused(returns, ct.TileTypeError)

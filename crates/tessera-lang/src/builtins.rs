@@ -24,6 +24,8 @@ pub enum Space {
     RawMethod,
     /// A Python built-in.
     Python,
+    /// A function of Python's `operator` that is an operator of kernels; [`OPERATORS`] has those that are functions of `cuda.tile`, too.
+    Operator,
     /// A function of Python's `math`, on compile-time numbers.
     Math,
 }
@@ -236,8 +238,14 @@ builtins! {
     PyAny = Python "any" "items, /" "true when an item of a compile-time sequence is";
     PyIsInstance = Python "isinstance" "x, classes, /" "true when the value is of a class";
     PyPrint = Python "print" "*args, sep=' ', end='\\n'" "prints";
+    PyGetAttr = Python "getattr" "x, name, /" "an attribute by its name";
     PySlice = Python "slice" "start, stop, step, /" "a subscript slice";
     RevealType = Python "reveal_type" "x, /" "reports the type of its argument, for tests";
+
+    OperatorGetItem = Operator "getitem" "x, index, /" "an item";
+    OperatorIs = Operator "is_" "x, y, /" "`is`";
+    OperatorIsNot = Operator "is_not" "x, y, /" "`is not`";
+    OperatorNot = Operator "not_" "x, /" "`not`";
 
     MathSqrt = Math "sqrt" "x, /" "square root";
     MathExp = Math "exp" "x, /" "e to a power";
@@ -273,6 +281,23 @@ pub(crate) fn enum_member(kind: &str, member: &str) -> Option<(&'static str, &'s
 
 /// Classes of `cuda.tile` and Python that `isinstance` and annotations name.
 pub(crate) const CLASSES: &[&str] = &["Array", "Tile", "TiledView", "Scalar", "DType", "RawArrayMemory"];
+
+/// Exceptions that `static_exception` takes.
+pub(crate) const EXCEPTIONS: &[&str] = &[
+    "ValueError",
+    "TypeError",
+    "RuntimeError",
+    "AssertionError",
+    "NotImplementedError",
+    "Exception",
+    "IndexError",
+    "KeyError",
+    "AttributeError",
+    "ArithmeticError",
+    "OverflowError",
+    "ZeroDivisionError",
+    "LookupError",
+];
 
 /// Functions of Python's `operator` module and the row that means the same.
 pub(crate) const OPERATORS: &[(&str, Builtin)] = &[

@@ -162,7 +162,7 @@ pub(crate) enum Val {
     /// A class used in `isinstance` and annotations.
     Class(&'static str),
     /// An exception made in `static_exception`.
-    Exception(Rc<str>),
+    Exception(&'static str, Rc<str>),
     Unusable(Rc<Unusable>),
 }
 
@@ -279,7 +279,7 @@ impl Val {
             | Val::Class(_)
             | Val::SourceClass(_)
             | Val::Member(..)
-            | Val::Exception(_)
+            | Val::Exception(..)
             | Val::Unusable(_) => false,
         }
     }
@@ -370,7 +370,7 @@ impl Val {
             Val::Project(_, file) => format!("the module `{file}`"),
             Val::Enum(kind, member) => format!("`{kind}.{member}`"),
             Val::Class(name) => format!("the class `{name}`"),
-            Val::Exception(_) => "an exception".to_string(),
+            Val::Exception(..) => "an exception".to_string(),
             Val::Unusable(_) => "a variable without a value".to_string(),
         }
     }

@@ -419,6 +419,7 @@ pub(crate) fn builtins() -> Vec<(&'static str, &'static str, &'static str, &'sta
         Space::ViewMethod => "view method",
         Space::RawMethod => "raw method",
         Space::Python => "python",
+        Space::Operator => "operator",
         Space::Math => "math",
     };
     Builtin::ALL.iter().map(|builtin| builtin.row()).map(|row| (space(row.space), row.name, row.signature, row.doc)).collect()

@@ -8,7 +8,7 @@ use super::objects::REPLACE;
 use super::{Lowerer, Res};
 use crate::ast::{Arg, BinaryOp, CompareOp, Expr, ExprKind, Ident};
 use crate::bind::{Args, Given, bind_row};
-use crate::builtins::{Builtin, Space};
+use crate::builtins::{Builtin, EXCEPTIONS, Space};
 use crate::diagnostics::id;
 use crate::fixed::{self, Fixed};
 use crate::value::{Array, TiledView, Val};
@@ -194,9 +194,9 @@ impl Lowerer<'_> {
                 [] => self.tile_as(&(Val::int(0), span), *dtype).map(Val::Tile),
                 _ => Err(Box::new(Diagnostic::error(id::CALL, span, "a dtype is called with one value"))),
             },
-            Val::Class("Exception") => {
+            Val::Class(class) if EXCEPTIONS.contains(class) => {
                 let text = given.first().map_or(String::new(), |given| self.text_of(&given.value));
-                Ok(Val::Exception(text.into()))
+                Ok(Val::Exception(class, text.into()))
             }
             other => Err(Box::new(
                 Diagnostic::error(id::NOT_CALLABLE, span, format!("{} can't be called in a kernel", other.describe()))
@@ -327,6 +327,7 @@ impl Lowerer<'_> {
             Builtin::GridLaunch => self.grid_launch(args),
             _ => match builtin.row().space {
                 Space::Math => self.math(builtin, args),
+                Space::Operator => self.operator(builtin, args),
                 _ => self.python(builtin, args),
             },
         }
@@ -456,6 +457,11 @@ fn takes_objects(builtin: Builtin) -> bool {
             | Builtin::PyReversed
             | Builtin::EnsureConstant
             | Builtin::RevealType
+            | Builtin::PyGetAttr
+            | Builtin::OperatorGetItem
+            | Builtin::OperatorIs
+            | Builtin::OperatorIsNot
+            | Builtin::OperatorNot
     )
 }
 

@@ -233,7 +233,7 @@ impl Lowerer<'_> {
             }
             Val::Member(class, at) => format!("{}.{}", class.name(), class.members[*at].0),
             Val::Tile(_) => format!("<{}>", value.reveal()),
-            Val::Exception(text) => text.to_string(),
+            Val::Exception(_, text) => text.to_string(),
             other => format!("<{}>", other.describe()),
         }
     }
@@ -361,7 +361,7 @@ impl Lowerer<'_> {
     }
 
     /// `base[index]`.
-    fn subscript(&mut self, base: &At, index: &At, span: Span) -> Res<Val> {
+    pub(crate) fn subscript(&mut self, base: &At, index: &At, span: Span) -> Res<Val> {
         if let Some(value) = self.special(&base.0, "__getitem__", std::slice::from_ref(index), span)? {
             return Ok(value);
         }

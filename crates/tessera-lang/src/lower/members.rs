@@ -1,10 +1,11 @@
 //! Attributes of values: `x.shape`, `tile.astype`, `view.load`, members of modules.
 
-use tessera_ir::{Extent, Shape, Span};
+use tessera_ir::{Diagnostic, Extent, Shape, Span};
 
 use super::names::missing_member;
 use super::{Lowerer, Res};
 use crate::builtins::{Builtin, Space};
+use crate::diagnostics::id;
 use crate::fixed;
 use crate::modules::Target;
 use crate::value::{Array, Dim, Tile, Val};
@@ -12,6 +13,9 @@ use crate::value::{Array, Dim, Tile, Val};
 /// Attributes that are not methods, by class.
 const ARRAY: &[&str] = &["dtype", "shape", "strides", "ndim"];
 const TILE: &[&str] = &["dtype", "shape", "ndim"];
+/// Those of arrays in `cuda.tile` 1.7.0 that kernels can't use, with the reason.
+const REFUSED_MEMBERS: &[(&str, &str)] =
+    &[("foreign_pointer", "pointers to foreign code have no meaning where a kernel may run on a CPU")];
 const VIEW: &[&str] = &["dtype", "tile_shape", "traversal_steps"];
 
 impl Lowerer<'_> {
@@ -81,6 +85,10 @@ impl Lowerer<'_> {
             Val::Closure(_) | Val::Builtin(_) | Val::Method(..) | Val::Bound(..) => ("function", None, &[]),
             _ => ("value", None, &[]),
         };
+        if let Some((_, reason)) = REFUSED_MEMBERS.iter().find(|(refused, _)| class == "Array" && *refused == name) {
+            let message = format!("`{name}` of an array is not available in kernels");
+            return Err(Box::new(Diagnostic::error(id::REFUSED, span, message).label("used here").note(*reason)));
+        }
         if let Some(found) = space.and_then(method) {
             return Ok(found);
         }

@@ -5,7 +5,7 @@ use tessera_types::DType;
 
 use super::{Locals, Lowerer, Res};
 use crate::ast::Import;
-use crate::builtins::{Builtin, CLASSES, ENUMS, OPERATORS, REFUSED, Space, enum_member};
+use crate::builtins::{Builtin, CLASSES, ENUMS, EXCEPTIONS, OPERATORS, REFUSED, Space, enum_member};
 use crate::class::Attribute;
 use crate::diagnostics::id;
 use crate::file::{Definition, Global};
@@ -38,13 +38,11 @@ impl Lowerer<'_> {
         if let Some(builtin) = Builtin::find(Space::Python, name) {
             return Ok(Val::Builtin(builtin));
         }
-        if matches!(
-            name,
-            "ValueError" | "TypeError" | "RuntimeError" | "AssertionError" | "NotImplementedError" | "Exception" | "IndexError"
-        ) {
-            return Ok(Val::Class("Exception"));
+        if let Some(class) = EXCEPTIONS.iter().find(|class| **class == name) {
+            return Ok(Val::Class(class));
         }
         match name {
+            "__debug__" => Ok(Val::bool(true)),
             "tessera" => Ok(Val::Module("tessera".into())),
             "object" => Ok(Val::Class("object")),
             _ => match DType::parse(name).filter(|_| self.short_dtypes) {
@@ -217,13 +215,13 @@ impl Lowerer<'_> {
     pub(crate) fn path(&mut self, path: &str, span: Span) -> Res<Val> {
         let path = &public(path.to_string());
         if path.strip_prefix("cuda.tile.").is_some_and(|member| member.starts_with('_')) {
+            return Ok(Val::Module(path.as_str().into()));
+        }
         // To a kernel that cuTile's limits hold for, the package's module is `cuda.tile`.
         let path = &match path.strip_prefix("tessera.tile.") {
             Some(member) if self.cutile => format!("cuda.tile.{member}"),
             _ => path.clone(),
         };
-            return Ok(Val::Module(path.as_str().into()));
-        }
         if let Some(builtin) = path.strip_prefix("tessera.tile.").and_then(|member| Builtin::find(Space::OwnTile, member)) {
             return Ok(Val::Builtin(builtin));
         }
@@ -258,6 +256,9 @@ impl Lowerer<'_> {
                 ));
             }
             ("operator", name) => {
+                if let Some(builtin) = Builtin::find(Space::Operator, name) {
+                    return Ok(Val::Builtin(builtin));
+                }
                 if let Some((_, builtin)) = OPERATORS.iter().find(|(operator, _)| *operator == name) {
                     return Ok(Val::Builtin(*builtin));
                 }
@@ -320,12 +321,6 @@ impl Lowerer<'_> {
     }
 }
 
-/// A dtype by a name that says its kind: `float32`, not `f32`.
-fn spelled_out(name: &str) -> Option<DType> {
-    let long = ["float", "bfloat", "tfloat", "int", "uint", "bool", "half"].iter().any(|prefix| name.starts_with(prefix));
-    if long { DType::parse(name) } else { None }
-}
-
 /// The diagnostic for a name that a statement binds which is not evaluated.
 fn not_evaluated(name: &str, what: &str, place: Span, used: Span) -> Box<Diagnostic> {
     Box::new(
@@ -334,6 +329,12 @@ fn not_evaluated(name: &str, what: &str, place: Span, used: Span) -> Box<Diagnos
             .also(place, format!("bound by {what} at module level"))
             .help("bind it by an assignment at module level, or pass it to the kernel"),
     )
+}
+
+/// A dtype by a name that says its kind: `float32`, not `f32`.
+fn spelled_out(name: &str) -> Option<DType> {
+    let long = ["float", "bfloat", "tfloat", "int", "uint", "bool", "half"].iter().any(|prefix| name.starts_with(prefix));
+    if long { DType::parse(name) } else { None }
 }
 
 fn usable(value: Val, span: Span) -> Res<Val> {

@@ -87,6 +87,16 @@ impl Lowerer<'_> {
                     ));
                 }
                 None => {
+                    if let ExprKind::Starred(items) = &arg.value.kind {
+                        let items = self.at(items)?;
+                        for item in self.sequence(&items)? {
+                            let shown = self.shown(&(item, items.1))?;
+                            let (mut format, mut tiles) = (String::new(), Vec::new());
+                            self.print_value(&shown, "", &mut format, &mut tiles)?;
+                            parts.push((format, tiles));
+                        }
+                        continue;
+                    }
                     let (mut format, mut tiles) = (String::new(), Vec::new());
                     match &arg.value.kind {
                         ExprKind::FString(pieces) => {
@@ -144,7 +154,15 @@ impl Lowerer<'_> {
                     Some(last) if last.is_ascii_alphabetic() => (&spec[..spec.len() - 1], Some(last)),
                     _ => (spec, None),
                 };
-                let plain = flags.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | '#' | '0' | ' '));
+                // C pads on the left unless it is told otherwise, and centres nothing: `^` pads on the left, too, as in cuTile.
+                let (align, flags) = match flags.chars().next() {
+                    Some('<') => ("-", &flags[1..]),
+                    Some('>' | '^') => ("", &flags[1..]),
+                    _ => ("", flags),
+                };
+                let is_aligned = flags.len() < spec.len() - letter.map_or(0, |_| 1);
+                let fills = flags.trim_start_matches(['+', '-', ' ', '#']).starts_with('0');
+                let plain = !(is_aligned && fills) && flags.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | '#' | '0' | ' '));
                 let fits = match letter {
                     None => true,
                     Some(letter) => (if is_float { "eEfFgGaA" } else { "dioxXu" }).contains(letter),
@@ -152,10 +170,11 @@ impl Lowerer<'_> {
                 if !plain || !fits {
                     return Err(Box::new(
                         Diagnostic::error(id::FORMAT, at.1, format!("the format {spec:?} does not print {}", at.0.describe()))
-                            .help("formats are `[flags][width][.precision]` and a letter of C's"),
+                            .help("formats are `[<>^][flags][width][.precision]` and a letter of C's"),
                     ));
                 }
                 format.push('%');
+                format.push_str(align);
                 format.push_str(flags);
                 match letter {
                     Some(letter) if usual.starts_with("ll") => format.push_str(&format!("ll{letter}")),

@@ -83,7 +83,7 @@ impl Lowerer<'_> {
             || matches!(value, Val::Enum(..) | Val::Builtin(_) | Val::Class(_) | Val::Ellipsis);
         if !is_constant {
             return Err(Box::new(
-                Diagnostic::error(id::NOT_CONSTANT, args.span(0), "this is not known when the kernel is compiled")
+                Diagnostic::error(id::STATIC_ASSERT, args.span(0), "this is not known when the kernel is compiled")
                     .label(format!("this is {}", args.val(0).describe())),
             ));
         }
@@ -95,10 +95,20 @@ impl Lowerer<'_> {
         if let Some(Expr { kind: ExprKind::Call(function, args), .. }) = exception
             && matches!(self.expr(function)?, Val::Builtin(Builtin::StaticException))
         {
-            let text = match args.as_slice() {
+            let what = match args.as_slice() {
                 [Arg { keyword: None, value }] => {
                     let value = self.told(|lowerer| lowerer.statically(value))?;
-                    self.text_of(&value)
+    /// An exception as Python names it.
+    fn raised(&self, exception: &Val) -> String {
+        match exception {
+            Val::Exception(class, text) if text.is_empty() => (*class).to_owned(),
+            Val::Exception(class, text) => format!("{class}: {text}"),
+            Val::Class(class) => (*class).to_owned(),
+            other => self.text_of(other),
+        }
+    }
+
+                    self.raised(&value)
                 }
                 _ => String::new(),
             };
@@ -113,4 +123,10 @@ impl Lowerer<'_> {
                 .help("write `raise ct.static_exception(ValueError(\"...\"))`, or `ct.assert_(condition)` for run time"),
         ))
     }
+}
+
+/// The diagnostic for an exception of compile time.
+fn thrown(what: &str, span: Span) -> Box<Diagnostic> {
+    let message = format!("an exception was raised when the kernel was compiled ({what})");
+    Box::new(Diagnostic::error(id::STATIC_EXCEPTION, span, message).label("raised here"))
 }

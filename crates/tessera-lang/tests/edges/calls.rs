@@ -191,6 +191,7 @@ pub(crate) const ELSEWHERE: &[(&str, &str)] = &[
     ("range", "see the statements"),
     ("reveal_type", "a function of the tests"),
     ("bool", "as a truth test: see the operators"),
+    ("getattr", "gives what it is asked for by name: see the language's tests"),
 ];
 
 /// Functions of Python that NVIDIA's front end has in `static_eval` alone, and this one everywhere, on what is known when a kernel is compiled.
@@ -629,7 +630,7 @@ pub(crate) fn groups() -> Vec<Group> {
     for builtin in Builtin::ALL {
         let row = builtin.row();
         let is_elsewhere =
-            ELSEWHERE.iter().any(|(name, _)| *name == row.name) || matches!(row.space, Space::Math | Space::OwnTile);
+            ELSEWHERE.iter().any(|(name, _)| *name == row.name) || matches!(row.space, Space::Math | Space::Operator | Space::OwnTile);
         if is_elsewhere || row.space == Space::Python && OURS.contains(&row.name) {
             continue;
         }
@@ -642,7 +643,7 @@ pub(crate) fn groups() -> Vec<Group> {
             Space::ArrayMethod => ("", format!("m.{}", row.name)),
             Space::ViewMethod => ("v = qq.tiled_view((4, 8))\n", format!("v.{}", row.name)),
             Space::RawMethod => ("g = q.get_raw_memory()\n", format!("g.{}", row.name)),
-            Space::Python | Space::Math | Space::OwnTile => ("", row.name.to_string()),
+            Space::Python | Space::Math | Space::Operator | Space::OwnTile => ("", row.name.to_string()),
         };
         let params = parameters(row.signature);
         let call = |values: &[(Option<String>, String)]| {
