@@ -22,18 +22,18 @@ import types
 import typing
 from typing import NamedTuple
 
-from . import _classes, _source, dtypes, errors
+from . import _classes, _source, _static, dtypes, errors
 
 #: Modules that mean the same to the compiler as to Python.
 _KNOWN = ("math", "operator", "functools", "typing", "dataclasses", "enum", "abc", "contextlib", "numpy", "torch", "jax", "ml_dtypes")
 _UNBOUND = object()
-
-
 #: What kernels may ask of a dictionary, and what makes it one.
 _OF_DICTIONARIES = {"get", "keys", "values", "items"}
 _PLAIN = ("builtins", "collections", "types")
 #: The code of every function that `contextlib.contextmanager` makes.
 _MANAGER = contextlib.contextmanager(lambda: iter(())).__code__
+
+
 class Text(NamedTuple):
     """A module for the compiler: the file that messages name, the text, what they show in its place, and the module that has its names."""
 
@@ -151,14 +151,14 @@ class _Reader:
         known = self.units.get(key)
         if known is not None:
             return known
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-
-        def read(wanted: str):
-            if wanted in cells:
         is_manager = function.__code__ is _MANAGER
         if is_manager:
             self.guard_attribute(function, "__wrapped__")
             function = function.__wrapped__
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+
+        def read(wanted: str):
+            if wanted in cells:
                 try:
                     return cells[wanted].cell_contents
                 except ValueError:
@@ -168,12 +168,12 @@ class _Reader:
         source = _source.of_function(function)
         if given:
             source = source.without(set(given))
+        if is_manager:
+            source = source.decorated("__contextlib__.contextmanager")
         return self._unit(function, key, source, read, given)
 
     def class_(self, cls: type) -> tuple[str, str]:
         """The module of a class's text, and its name there."""
-        if is_manager:
-            source = source.decorated("__contextlib__.contextmanager")
         known = self.units.get(id(cls))
         if known is not None:
             return known
@@ -212,6 +212,7 @@ class _Reader:
         before = f"{unit}_names"
         lines = _Lines(self, source)
         own = _source.own_names(owner.__code__) if isinstance(owner, types.FunctionType) else set()
+        source = lines.statics(source, read, own or _source.bound_names(source.tree))
         asked = _source.names(source.tree)
         for parameter, value in given.items():
             if owner is self.root:
@@ -253,7 +254,7 @@ class _Reader:
         for name, inner in members.items():
             item = getattr(value, name, _UNBOUND)
             if item is not _UNBOUND:
-                self.guards.append(Guard(lambda wanted, owner=value, item=item: _attribute(owner, wanted, item), name, item))
+                self.guards.append(Guard(lambda wanted, owner=value, item=item: _static.same_method(getattr(owner, wanted, _UNBOUND), item), name, item))
                 lines.bind(name, item, inner)
         self.modules[module] = Text(f"<{type(value).__name__}>", "\n".join(lines.text) + "\n", None, None)
         return module
@@ -330,6 +331,53 @@ class _Lines:
         pieces[expression] = name
         # The place tells kernels apart whose messages show one text.
         self.text.append(f"{name} = {said}  # {expression.lineno}:{expression.col_offset}")
+
+    def statics(self, source: _source.Source, read, own: set[str]) -> _source.Source:
+        """The text of a function with the values of expressions of compile time that name live objects alone."""
+        known = lambda name: read(name) if read(name) is not _UNBOUND else getattr(builtins, name, _UNBOUND)  # noqa: E731
+
+        def path_of(function: ast.expr) -> str | None:
+            value = function
+            attributes = []
+            while isinstance(value, ast.Attribute):
+                attributes.append(value.attr)
+                value = value.value
+            if not isinstance(value, ast.Name) or value.id in own:
+                return None
+            value = known(value.id)
+            for name in reversed(attributes):
+                value = getattr(value, name, _UNBOUND)
+            return _path(value)
+
+        pieces: dict[ast.AST, str] = {}
+        for expression, place, asked in _static.expressions(source, own, path_of):
+            names = {name: known(name) for name in asked}
+            if any(value is _UNBOUND for value in names.values()):
+                continue
+            try:
+                found = _static.value_of(expression, place, names, source.file)
+                said = None if found is None else self._item(found[0])
+            except _static.Raised as raised:
+                said = self._exception(raised.__cause__)
+            if said is None:
+                continue
+            self._put(pieces, expression, said)
+            self._watch(asked, names, read)
+        self.source = source.replaced(pieces)
+        return self.source
+
+    def _watch(self, asked: dict[str, dict], names: dict[str, object], read):
+        """Has the kernel read again where names stand for something else, or what they stand for holds something else."""
+        watch = _static.Watch()
+        for name, value in names.items():
+            self.reader.guards.append(Guard(read, name, read(name)))
+            if read(name) is not _UNBOUND:
+                watch.chain(value, asked[name])
+        self.reader.guards.extend(Guard(*found) for found in watch.found)
+
+    def _exception(self, error: BaseException) -> str:
+        """An expression for an exception: the compiler says of one in an expression's place that it was raised."""
+        return f"Exception({f'{type(error).__name__}: {error}'!r})"
 
     def namesake(self, function: types.FunctionType, source: _source.Source, read, own: set[str]) -> dict[ast.AST, str]:
         """Another name for what a function calls by its own: a static method does not stand in its module, where its name may stand for
@@ -414,15 +462,13 @@ class _Lines:
         if getattr(type(value), "__tessera_unbound__", False):
             return
         said = self._import(name, value, members)
-        if said is None:
+        # A dictionary of which other attributes are asked for is an object with attributes.
+        if said is None and not (isinstance(value, dict) and set(members) - _OF_DICTIONARIES):
             said = self._value(value)
             said = None if said is None else f"{name} = {said}"
         if said is None and members and not isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)):
             said = f"import {self.reader.namespace(value, members)} as {name}"
-        if said is None:
-            kind = value if isinstance(value, type) else type(value)
-            said = f"from {kind.__module__} import {kind.__qualname__.split('.')[0]} as {name}"
-        self.text.append(said)
+        self.text.append(said or _opaque(name, value))
 
     def _import(self, name: str, value, members: dict) -> str | None:
         if isinstance(value, types.ModuleType):
@@ -511,11 +557,42 @@ class _Lines:
                 return None
             joined = ", ".join(items)
             if isinstance(value, list):
-                kept = list(value)
-                self.reader.guards.append(Guard(lambda kept, owner=value: kept if _same(owner, kept) else _UNBOUND, kept, kept))
+                self._guard_items(value)
                 return f"[{joined}]"
             return f"({joined},)" if items else "()"
+        if isinstance(value, range):
+            return repr(value)
+        if isinstance(value, (dict, types.MappingProxyType, frozenset, set)) and _is_plain(type(value)):
+            return self._dictionary(value)
         return None
+
+    def _guard_items(self, value):
+        """Has the kernel read again where a list, a dictionary or a set holds something else."""
+        kept = _static.listed(value)
+        self.reader.guards.append(Guard(lambda kept, owner=value: kept if _static.same(_static.listed(owner), kept) else _UNBOUND, kept, kept))
+
+    def _dictionary(self, value) -> str | None:
+        """A dictionary, or a set as one whose keys count; ``None`` where a key has no expression. Values that have none are bound all the same, as names
+        are."""
+        self._guard_items(value)
+        items = value.items() if hasattr(value, "items") else ((key, None) for key in value)
+        said = []
+        for key, item in items:
+            name = self._item(key)
+            if name is None:
+                return None
+            said.append(f"{name}: {self._item_or_name(item)}")
+        return f"{{{', '.join(said)}}}"
+
+    def _item_or_name(self, value) -> str:
+        try:
+            said = self._item(value)
+        except errors.SourceError:
+            said = None
+        if said is None:
+            said = f"__unknown{len(self.text)}"
+            self.text.append(_opaque(said, value))
+        return said
 
     def _annotation(self, value) -> str | None:
         """An expression for what a parameter may be annotated with; ``None`` where it is nothing of ours."""
@@ -567,12 +644,6 @@ class _Lines:
         return f"{alias}({', '.join(f'{name}={item}' for name, item in items)})"
 
 
-def _attribute(owner, name: str, known):
-    """An object's attribute; what is known of it where it is the same method, of which Python makes a new object each time."""
-    found = getattr(owner, name, _UNBOUND)
-    return known if inspect.ismethod(found) and found == known and found.__self__ is known.__self__ else found
-
-
 def _place(owner, name: str):
     """Where a name of a function's stands; ``None`` for a class, whose names stand in several places."""
     if not isinstance(owner, types.FunctionType):
@@ -583,9 +654,16 @@ def _place(owner, name: str):
     return owner.__globals__
 
 
-def _same(items: list, kept: list) -> bool:
-    """Whether a list holds the very objects that it held: equal ones, as 1, 1.0 and True, mean different things."""
-    return len(items) == len(kept) and all(item is known for item, known in zip(items, kept, strict=True))
+def _is_plain(kind: type) -> bool:
+    """Whether a class of dictionaries or sets does what Python's own do where kernels ask."""
+    own = next(base for base in kind.__mro__ if base.__module__ in _PLAIN)
+    return all(getattr(kind, name, None) is getattr(own, name, None) for name in ("__getitem__", "__contains__", "__iter__", "__len__", *_OF_DICTIONARIES))
+
+
+def _opaque(name: str, value) -> str:
+    """A name for an object that means nothing to kernels: the compiler can say what it is where it is needed."""
+    kind = value if isinstance(value, type) else type(value)
+    return f"from {kind.__module__} import {kind.__qualname__.split('.')[0]} as {name}"
 
 
 def _filled(cell: types.CellType) -> bool:

@@ -17,8 +17,8 @@ import inspect
 import io
 import itertools
 import keyword
-import string
 import operator
+import string
 import tokenize
 import types
 import weakref
@@ -124,6 +124,8 @@ def _span(token: tokenize.TokenInfo) -> ast.AST:
     return ast.Name("", lineno=line, col_offset=column(token.start), end_lineno=end, end_col_offset=column(token.end))
 
 
+#: A global name of what was compiled from an expression of a kernel.
+EXPRESSION = "__tessera_expression__"
 #: Texts that were read, by the numbers of their codes while these live: a file that is changed later is another text than the one that Python runs.
 #: Equal codes may have different texts: their files and the annotations of their parameters are no part of them.
 _READ: dict[int, tuple[weakref.ref[types.CodeType], Source]] = {}
@@ -179,6 +181,10 @@ def _of_code(function: types.FunctionType) -> Source:
         file = inspect.getsourcefile(code) or code.co_filename
     except (OSError, TypeError, IndexError) as error:
         raise _none(name, error) from error
+    # A function that an expression of a kernel made is where that kernel is.
+    if EXPRESSION not in function.__globals__ and not _is_text_of(code, file, lines):
+        text = f"{file}:{at + 1}: the file has another text than that of `{name}`: it was changed since it was imported\nhelp: import it again"
+        raise errors.make("source", text, [])
     if code.co_name == "<lambda>":
         return _of_lambda(code, file, lines)
     return _alone(name, file, inspect.getblock(lines[at:]), at + 1, decorators=False)
@@ -233,9 +239,6 @@ def _alone(name: str, file: str, lines: list[str], first: int, decorators: bool)
     text += "".join(lines)
     try:
         tree = ast.parse(text)
-    if not _is_text_of(code, file, lines):
-        text = f"{file}:{at + 1}: the file has another text than that of `{name}`: it was changed since it was imported\nhelp: import it again"
-        raise errors.make("source", text, [])
         node = tree.body[0].body[0] if is_indented else tree.body[0]
     except (SyntaxError, IndexError) as error:
         raise errors.make("source", f"{file}:{first}: the text of `{name}` does not stand alone: {error}", []) from error
@@ -356,6 +359,13 @@ def own_names(code: types.CodeType) -> set[str]:
 
     visit(code)
     return own - outside
+
+
+def bound_names(tree: ast.AST) -> set[str]:
+    """Names that a text binds anywhere, or has as parameters."""
+    inside = list(ast.walk(tree))
+    bound = {node.id for node in inside if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    return bound | {node.arg for node in inside if isinstance(node, ast.arg)}
 
 
 def names(tree: ast.Module) -> dict[str, dict]:

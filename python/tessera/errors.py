@@ -103,6 +103,10 @@ class SanitizerError(KernelFault):
     reports: tuple = ()
 
 
+class KernelsAlone(TypeError):
+    """Something was asked of the host that has a meaning inside kernels alone."""
+
+
 class TesseraWarning(UserWarning):
     """Something that may not be what was meant."""
 

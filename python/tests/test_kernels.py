@@ -1,12 +1,16 @@
 """Kernels as programs of Python have them: whatever their names stand for is what Python says."""
-import contextlib
 
+import collections
+import contextlib
 import dataclasses
 import enum
 import functools
 import gc
 import importlib
+import itertools
 import linecache
+import operator
+import os
 import textwrap
 import threading
 import types
@@ -315,6 +319,45 @@ def test_arrays_without_axes_that_change():
     assert (run(kernel)[1] == np.arange(1000) * 3).all()
 
 
+NUMBERS = {"a": 1, "b": 2.5, "f": lambda v: v * 2, "rest": object()}
+ORDERED, FIXED, LETTERS, STEPS = collections.OrderedDict(x=1, y=3), types.MappingProxyType({"z": 4}), frozenset("ab"), range(1, 4)
+SPACES = types.SimpleNamespace(d={"k": 3.0})
+
+
+@ct.kernel
+def of_dictionaries(x, out, T: ConstInt, key: ct.Constant[str]):
+    i = ct.bid(0)
+    v = NUMBERS["f"](ct.load(x, (i,), (T,))) * NUMBERS.get(key, 1) + len(NUMBERS) + SPACES.d["k"]
+    for name, weight in ct.static_iter(ORDERED.items()):
+        v = v + weight * (2 if name in ORDERED and "z" in FIXED and key in LETTERS else 1)
+    for step in ct.static_iter(STEPS):
+        v = v + step * FIXED["z"]
+    ct.store(out, (i,), v)
+
+
+def test_dictionaries_and_ranges_of_a_module_and_those_that_change(monkeypatch):
+    x, out = run(of_dictionaries, "b")
+    assert (out == x * 5 + 4 + 3 + 8 + 24).all()
+    assert (run(of_dictionaries, "c")[1] == x * 2 + 4 + 3 + 4 + 24).all()
+    compiled = of_dictionaries._native()
+    run(of_dictionaries, "b")
+    assert of_dictionaries._native() is compiled, "nothing has changed"
+    monkeypatch.setitem(NUMBERS, "b", 3.0)
+    monkeypatch.setitem(SPACES.d, "k", 0.0)
+    assert (run(of_dictionaries, "b")[1] == x * 6 + 4 + 8 + 24).all()
+
+
+def test_dictionaries_of_a_class_of_their_own():
+    class Folded(dict):
+        def __getitem__(self, key):
+            return super().__getitem__(key.lower())
+
+    folded = Folded(a=3.0)
+    assert (run(kernel_of(lambda v: v + ct.static_eval(folded["A"])))[1] == np.arange(1000) + 3).all()
+    with pytest.raises(ct.TileError):
+        run(kernel_of(lambda v: v + folded["A"]))
+
+
 class Scaled:
     def __init__(self, by):
         self.by = by
@@ -357,6 +400,90 @@ def test_context_managers():
                 ct.store(out, (i,), z)
 
     assert (run(kernel)[1] == (np.arange(1000) * 2 + 4) * 3).all()
+
+
+# Expressions of compile time.
+
+TABLE = [1.0, 2.0, 3.0]
+EXTENTS = np.array([3, 7])
+
+
+@functools.cache
+def squared(n):
+    return n * n
+
+
+def total(n):
+    found = []
+    for i in range(n):
+        found.append(TABLE[i])
+    return sum(found)
+
+
+@pytest.mark.parametrize(
+    ("function", "value"),
+    [
+        (lambda v: v + ct.static_eval(squared(3)), 9),
+        (lambda v: v + ct.static_eval(total(2)), 3),
+        (lambda v: v + ct.static_eval(round(2.567, 1)), np.float32(2.6)),
+        (lambda v: v + ct.static_eval(int("0x1f", 16)), 31),
+        (lambda v: v + ct.static_eval(float(np.finfo(np.float16).max)), 65504),
+        (lambda v: v + ct.static_eval(int(np.prod((2, 3, 4)))), 24),
+        (lambda v: v + ct.static_eval({**NUMBERS, "b": 7}["b"]), 7),
+        (lambda v: v + ct.static_eval(TABLE[slice(1, 2)])[0], 2),
+        (lambda v: v + ct.static_eval(getattr(CONFIG, "none", 4) if hasattr(CONFIG, "tile") and callable(run) else 5), 4),
+        (lambda v: v + ct.static_eval(int(os.environ.get("NO_SUCH_VARIABLE", "3"))), 3),
+        (lambda v: v + ct.static_eval({n * n for n in range(4)} and max(n * n for n in range(4))), 9),
+        (lambda v: ct.static_eval(operator.add)(v, 5), 5),
+        (lambda v: ct.static_eval([lambda w: w + 7])[0](v), 7),
+        (lambda v: v + ct.static_eval(int(EXTENTS[1]) * len(EXTENTS)), 14),
+        (lambda v: v + sum(n * m for n, m in ct.static_eval(list(itertools.product(range(3), range(3))))), 9),
+    ],
+    ids=lambda value: None if callable(value) else str(value),
+)
+def test_python_evaluates_what_names_live_objects_alone(function, value):
+    assert (run(kernel_of(function))[1] == np.arange(1000, dtype=np.float32) + value).all()
+
+
+def test_loops_over_what_python_iterates_over():
+    @ct.kernel
+    def kernel(x, out, T: ConstInt):
+        i = ct.bid(0)
+        v = ct.load(x, (i,), (T,))
+        for a, b in ct.static_iter(itertools.combinations(itertools.accumulate(TABLE), 2)):
+            v = v + a * b
+        ct.static_assert(squared(2) == 4)
+        ct.store(out, (i,), v)
+
+    assert (run(kernel)[1] == np.arange(1000) + (3 + 6 + 18)).all()
+
+
+def test_what_python_evaluated_is_evaluated_again_where_it_reads_something_else(monkeypatch):
+    kernel = kernel_of(lambda v: v + ct.static_eval(total(3)) * ct.static_eval(os.environ.get("TESSERA_TEST_FACTOR", "1") == "1"))
+    assert (run(kernel)[1] == np.arange(1000) + 6).all()
+    compiled = kernel._native()
+    run(kernel)
+    assert kernel._native() is compiled, "nothing has changed"
+    TABLE[2] = 10.0
+    try:
+        assert (run(kernel)[1] == np.arange(1000) + 13).all()
+    finally:
+        TABLE[2] = 3.0
+    monkeypatch.setenv("TESSERA_TEST_FACTOR", "0")
+    assert (run(kernel)[1] == np.arange(1000)).all()
+
+
+def test_exceptions_of_python_are_told_at_the_expression():
+    @ct.kernel
+    def raises(x, out, T: ConstInt):
+        if T == 1:
+            ct.store(out, (0,), ct.static_eval(NUMBERS["none"]))
+
+    run_of = lambda T: ct.launch(None, (1,), raises, (np.zeros(4, np.float32), np.zeros(4, np.float32), T))  # noqa: E731
+    run_of(2)
+    with pytest.raises(ct.StaticException, match=r"\(KeyError: 'none'\)") as found:
+        run_of(1)
+    assert 'NUMBERS["none"]' in found.value.text and found.value.filename == __file__
 
 
 def test_texts_that_are_indented_oddly():

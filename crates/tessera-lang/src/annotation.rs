@@ -71,7 +71,9 @@ fn annotation(file: &ParsedFile, expr: &Expr, depth: u32) -> Annotation {
         return if position.is_empty() { annotation(file, value, depth + 1) } else { Annotation::None };
     }
     match &expr.kind {
-        ExprKind::Str(text) => written(expr.span.source, text).map_or(Annotation::None, |said| annotation(file, &said, depth + 1)),
+        ExprKind::Str(text) => {
+            written(expr.span.source, text).map_or(Annotation::None, |said| annotation(file, &said, depth + 1))
+        }
         ExprKind::Name(_) if const_kind(expr) != ConstKind::Any => Annotation::Plain(const_kind(expr)),
         ExprKind::Name(_) | ExprKind::Attribute(..) => match last(file, expr).as_deref() {
             Some("Constant") => Annotation::Constant(ConstKind::Any),

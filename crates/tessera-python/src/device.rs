@@ -119,11 +119,7 @@ impl Host {
     /// Where kernels on host arrays run.
     pub(crate) fn place(&self, py: Python<'_>) -> PyResult<Place> {
         if self.device == "cpu" {
-            return Ok(Place::Cpu(CpuOptions {
-                checked: self.sanitize.is_some(),
-                threads: self.threads,
-                limit: self.limit(),
-            }));
+            return Ok(Place::Cpu(CpuOptions { checked: self.sanitize.is_some(), threads: self.threads, limit: self.limit() }));
         }
         let mut known = EMULATED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, emulated)) = known.iter().find(|(host, _)| host == self) {
@@ -137,7 +133,8 @@ impl Host {
     fn open(&self, py: Python<'_>, number: u64) -> PyResult<Emulated> {
         let refuse = |text: String| Failure::plain("argument", text).raise(py);
         let fail = |text: String| Failure::plain("device", text).raise(py);
-        let mut launch = LaunchOptions { seed: self.seed, threads: self.threads, limit: self.limit(), ..LaunchOptions::default() };
+        let mut launch =
+            LaunchOptions { seed: self.seed, threads: self.threads, limit: self.limit(), ..LaunchOptions::default() };
         if let Some(checks) = &self.sanitize {
             launch.sanitize = checks.parse().map_err(refuse)?;
         }

@@ -13,7 +13,7 @@ import numbers
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from .. import _native, dtypes
+from .. import _native, dtypes, errors
 from .._kernel import BlockKernel as kernel
 from .._kernel import launch
 from ..dtypes import DType
@@ -141,7 +141,7 @@ def _stub(path: str, name: str, parameters: str, doc: str):
     """A function that has a meaning inside kernels alone."""
 
     def inside(*_, **__):
-        raise TypeError(f"`{name}` is called inside kernels alone: launch a kernel that does")
+        raise errors.KernelsAlone(f"`{name}` is called inside kernels alone: launch a kernel that does")
 
     inside.__name__ = inside.__qualname__ = name
     inside.__module__ = __name__
@@ -155,7 +155,7 @@ def _member(name: str, doc: str) -> property:
     """An attribute that has a value inside kernels alone."""
 
     def inside(_):
-        raise TypeError(f"`{name}` has a value inside kernels alone")
+        raise errors.KernelsAlone(f"`{name}` has a value inside kernels alone")
 
     return property(inside, doc=f"{doc} For kernels alone.")
 
@@ -171,12 +171,12 @@ class Array:
     @property
     def foreign_pointer(self):
         """Pointers to foreign code have no meaning where a kernel may run on a CPU: the compiler refuses them."""
-        raise TypeError("`foreign_pointer` has a value inside kernels alone")
+        raise errors.KernelsAlone("`foreign_pointer` has a value inside kernels alone")
 
     @staticmethod
     def from_foreign(pointer, shape, strides):
         """Pointers to foreign code have no meaning where a kernel may run on a CPU: the compiler refuses them."""
-        raise TypeError("`from_foreign` is called inside kernels alone")
+        raise errors.KernelsAlone("`from_foreign` is called inside kernels alone")
 
 
 class Tile:
@@ -219,7 +219,7 @@ class Slice:
     __tessera_path__ = "cuda.tile.Slice"
 
     def __init__(self, start, length, /):
-        raise TypeError("`Slice` is made inside kernels alone")
+        raise errors.KernelsAlone("`Slice` is made inside kernels alone")
 
 
 def cdiv(a: int, b: int, /) -> int:
@@ -244,7 +244,7 @@ def function(func=None, /, *, host: bool = False, tile: bool = True):
             return inner
 
         def inside(*_, **__):
-            raise TypeError(f"`{inner.__name__}` is called inside kernels alone")
+            raise errors.KernelsAlone(f"`{inner.__name__}` is called inside kernels alone")
 
         inside.__name__, inside.__qualname__, inside.__doc__ = inner.__name__, inner.__qualname__, inner.__doc__
         inside.__module__ = inner.__module__

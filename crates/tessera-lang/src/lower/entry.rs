@@ -86,7 +86,9 @@ fn no_kernel(file: &ParsedFile, name: &str, definition: &Definition) -> Box<Diag
         Global::Function(function) => error(function.name.span)
             .label("this is a function without a kernel's decorator")
             .help("write `@ct.kernel` (of `cuda.tile`) or `@tessera.kernel` before it"),
-        Global::Class(class) | Global::Plain(class) => error(class.name.span).label("this is a class").help("name a function with a kernel's decorator"),
+        Global::Class(class) | Global::Plain(class) => {
+            error(class.name.span).label("this is a class").help("name a function with a kernel's decorator")
+        }
         Global::Value(value, _) => error(value.span).label("this is a value").help("name a function with a kernel's decorator"),
         Global::Unknown(what, place) => {
             error(*place).label(format!("{what} binds it")).help("name a function with a kernel's decorator")

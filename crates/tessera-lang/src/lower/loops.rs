@@ -71,7 +71,7 @@ impl Lowerer<'_> {
             let [arg] = args.as_slice() else {
                 return Err(Box::new(Diagnostic::error(id::CALL, iterable.span, "`static_iter` takes one iterable")));
             };
-            let items = (self.statically(&arg.value)?, arg.value.span);
+            let items = (self.evaluated(&arg.value)?, arg.value.span);
             return self.sequence(&items).map(Some);
         }
         Ok(None)

@@ -162,7 +162,8 @@ impl Lowerer<'_> {
                 };
                 let is_aligned = flags.len() < spec.len() - letter.map_or(0, |_| 1);
                 let fills = flags.trim_start_matches(['+', '-', ' ', '#']).starts_with('0');
-                let plain = !(is_aligned && fills) && flags.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | '#' | '0' | ' '));
+                let plain = !(is_aligned && fills)
+                    && flags.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | '#' | '0' | ' '));
                 let fits = match letter {
                     None => true,
                     Some(letter) => (if is_float { "eEfFgGaA" } else { "dioxXu" }).contains(letter),

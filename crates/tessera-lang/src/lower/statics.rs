@@ -19,6 +19,14 @@ impl Lowerer<'_> {
         result
     }
 
+    /// The same where the value counts. An exception in its place says what Python raised when it evaluated the expression.
+    pub(crate) fn evaluated(&mut self, expr: &Expr) -> Res<Val> {
+        match self.statically(expr)? {
+            Val::Exception(_, what) => Err(thrown(&what, expr.span)),
+            value => Ok(value),
+        }
+    }
+
     /// Evaluates what a message is made of.
     fn told(&mut self, work: impl FnOnce(&mut Self) -> Res<Val>) -> Res<Val> {
         let outside = std::mem::replace(&mut self.telling, true);
@@ -29,7 +37,7 @@ impl Lowerer<'_> {
 
     pub(crate) fn static_eval(&mut self, args: &[Arg], span: Span) -> Res<Val> {
         match args {
-            [Arg { keyword: None, value }] => self.statically(value),
+            [Arg { keyword: None, value }] => self.evaluated(value),
             _ => Err(Box::new(Diagnostic::error(id::CALL, span, "`static_eval` takes one expression"))),
         }
     }
@@ -40,7 +48,7 @@ impl Lowerer<'_> {
             [Arg { keyword: None, value }, Arg { keyword: None, value: message }] => (value, Some(message)),
             _ => return Err(Box::new(Diagnostic::error(id::CALL, span, "`static_assert` takes a condition and a message"))),
         };
-        let value = self.statically(condition)?;
+        let value = self.evaluated(condition)?;
         match value.number() {
             Some(Num::Bool(true)) => return Ok(Val::None),
             Some(Num::Bool(false)) => {}
@@ -90,14 +98,6 @@ impl Lowerer<'_> {
         Ok(args.val(0).clone())
     }
 
-    /// `raise ct.static_exception(...)`.
-    pub(crate) fn raise(&mut self, exception: Option<&Expr>, span: Span) -> Res<()> {
-        if let Some(Expr { kind: ExprKind::Call(function, args), .. }) = exception
-            && matches!(self.expr(function)?, Val::Builtin(Builtin::StaticException))
-        {
-            let what = match args.as_slice() {
-                [Arg { keyword: None, value }] => {
-                    let value = self.told(|lowerer| lowerer.statically(value))?;
     /// An exception as Python names it.
     fn raised(&self, exception: &Val) -> String {
         match exception {
@@ -108,14 +108,19 @@ impl Lowerer<'_> {
         }
     }
 
+    /// `raise ct.static_exception(...)`.
+    pub(crate) fn raise(&mut self, exception: Option<&Expr>, span: Span) -> Res<()> {
+        if let Some(Expr { kind: ExprKind::Call(function, args), .. }) = exception
+            && matches!(self.expr(function)?, Val::Builtin(Builtin::StaticException))
+        {
+            let what = match args.as_slice() {
+                [Arg { keyword: None, value }] => {
+                    let value = self.told(|lowerer| lowerer.statically(value))?;
                     self.raised(&value)
                 }
                 _ => String::new(),
             };
-            return Err(Box::new(
-                Diagnostic::error(id::STATIC_EXCEPTION, span, format!("raised when the kernel is compiled: {text}"))
-                    .label("raised here"),
-            ));
+            return Err(thrown(&what, span));
         }
         Err(Box::new(
             Diagnostic::error(id::UNSUPPORTED, span, "a kernel can't raise exceptions while it runs")

@@ -629,8 +629,8 @@ pub(crate) fn groups() -> Vec<Group> {
     let mut groups = Vec::new();
     for builtin in Builtin::ALL {
         let row = builtin.row();
-        let is_elsewhere =
-            ELSEWHERE.iter().any(|(name, _)| *name == row.name) || matches!(row.space, Space::Math | Space::Operator | Space::OwnTile);
+        let is_elsewhere = ELSEWHERE.iter().any(|(name, _)| *name == row.name)
+            || matches!(row.space, Space::Math | Space::Operator | Space::OwnTile);
         if is_elsewhere || row.space == Space::Python && OURS.contains(&row.name) {
             continue;
         }
