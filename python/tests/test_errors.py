@@ -244,7 +244,7 @@ def test_columns_are_those_of_the_file(start):
 
 
 def test_classes_of_mistakes():
-    def refused(function, error, says=""):
+    def refused(function, error, says=None):
         with pytest.raises(error, match=says):
             launch(X.copy(), kernel=ct.kernel(function))
 

@@ -335,6 +335,7 @@ impl Lowerer<'_> {
             Builtin::OperatorNot => self.unary_operator(UnaryOp::Not, &args.at(0), span),
             _ => match builtin.row().space {
                 Space::Math => self.math(builtin, args),
+                Space::Operator => self.operator(builtin, args),
                 _ => self.python(builtin, args),
             },
         }

@@ -7,7 +7,7 @@ use super::arith::{Arith, FloatMode};
 use super::control::Condition;
 use super::operand::At;
 use super::{Lowerer, Res};
-use crate::ast::{BinaryOp, BoolOp, Expr, ExprKind};
+use crate::ast::{BinaryOp, BoolOp, CompareOp, Expr, ExprKind, UnaryOp};
 use crate::bind::{Args, Given};
 use crate::builtins::Builtin;
 use crate::class::ClassKind;
@@ -122,6 +122,7 @@ impl Lowerer<'_> {
                 Ok(Val::bool(classes.iter().any(|class| is_instance(args.val(0), class))))
             }
             Builtin::PySlice => Ok(Val::Colon(std::rc::Rc::new([args.val(0).clone(), args.val(1).clone(), args.val(2).clone()]))),
+            Builtin::PyGetAttr => self.attribute(args),
             Builtin::RevealType => {
                 let text = args.val(0).reveal();
                 self.notes.push(Diagnostic::error("revealed-type", args.span(0), text).severity(Severity::Note));
@@ -130,6 +131,23 @@ impl Lowerer<'_> {
             other => {
                 Err(Box::new(Diagnostic::error(id::NOT_CALLABLE, span, format!("`{}` can't be called here", other.row().name))))
             }
+        }
+    }
+
+    /// `getattr(x, name)`.
+    fn attribute(&mut self, args: &Args) -> Res<Val> {
+        let name = self.require_str(&args.at(1))?;
+        self.member(args.val(0), &name, args.span(1))
+    }
+
+    /// Functions of `operator` that are operators of kernels.
+    pub(crate) fn operator(&mut self, builtin: Builtin, args: &Args) -> Res<Val> {
+        let span = args.call;
+        match builtin {
+            Builtin::OperatorIs => self.compare(CompareOp::Is, &args.at(0), &args.at(1), span),
+            Builtin::OperatorIsNot => self.compare(CompareOp::IsNot, &args.at(0), &args.at(1), span),
+            Builtin::OperatorNot => self.unary_operator(UnaryOp::Not, &args.at(0), span),
+            _ => self.subscript(&args.at(0), &args.at(1), span),
         }
     }
 
