@@ -116,7 +116,8 @@ fn side(letter: &str, word: &str, config: Option<&str>, arguments: &Compare) -> 
     option("grid", asked.grid.clone());
     option("block", asked.block.map(|block| block.to_string()));
     option("config", config.filter(|config| !config.is_empty()).map(str::to_string));
-    words.extend([format!("-O{}", asked.level), "--serve".to_string()]);
+    words.extend(asked.level.map(|level| format!("-O{level}")));
+    words.push("--serve".to_string());
     let name = match config {
         Some(config) if asked.config.len() > 1 => format!("{letter} ({word}, {config})"),
         _ => format!("{letter} ({word})"),
