@@ -350,9 +350,9 @@ pub(crate) struct Emu {
 /// How to compile.
 #[derive(Debug, Args)]
 pub(crate) struct Optimise {
-    /// Optimisation level, 0 to 3.
-    #[arg(short = 'O', value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=3))]
-    pub(crate) level: u8,
+    /// Optimisation level, 0 to 3; without it a block program's `opt_level`, else 3.
+    #[arg(short = 'O', value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=3))]
+    pub(crate) level: Option<u8>,
     /// Schedule choices: `BLOCK_M=64,num_stages=3`; of a block program its decorator's options, as `num_stages=4,sharing=3`.
     #[arg(long, value_name = "K=V,...", value_delimiter = ',')]
     pub(crate) config: Vec<String>,
@@ -700,9 +700,9 @@ pub(crate) struct Duel {
     /// Schedule choices, `K=V,...`: once for both sides, or twice, for the one and the other.
     #[arg(long, value_name = "K=V,...", requires = "run")]
     pub(crate) config: Vec<String>,
-    /// Optimisation level, 0 to 3.
-    #[arg(requires = "run", short = 'O', value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=3))]
-    pub(crate) level: u8,
+    /// Optimisation level, 0 to 3; without it a block program's `opt_level`, else 3.
+    #[arg(requires = "run", short = 'O', value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=3))]
+    pub(crate) level: Option<u8>,
     /// How sure all verdicts together must be.
     #[arg(long, requires = "run", value_name = "P", default_value_t = 0.99)]
     pub(crate) sure: f64,

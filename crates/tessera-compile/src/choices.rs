@@ -107,7 +107,7 @@ pub(crate) fn refuse_without_effect(
     }
 }
 
-/// A block program's choices are the options of its decorator: hints, of which nobody can say here what they change.
+/// A block program's choices are the options of its decorator: hints, of which a target's compiler says what they change.
 fn block_program(kernel: &str, options: &CompileOptions, span: Span) -> Result<(), Diagnostic> {
     let is_option = |name: &String| kernel_options().any(|option| option == name);
     if let Some(name) = options.config.keys().find(|name| !is_option(name)) {
@@ -115,6 +115,10 @@ fn block_program(kernel: &str, options: &CompileOptions, span: Span) -> Result<(
         let names: Vec<&str> = kernel_options().collect();
         let help = "its tiles are what its source says; make a size a parameter of type `ct.Constant[int]`";
         return Err(Diagnostic::error("config-value", span, message).help(help).help(format!("choices: {}", names.join(", "))));
+    }
+    if options.fixed_level && options.config.contains_key("opt_level") {
+        let message = format!("`opt_level` changes nothing in `{kernel}`: the level is `-{}`", options.level);
+        return Err(Diagnostic::error("config-value", span, message).help("leave out one of them"));
     }
     match options.block {
         Some(_) => {

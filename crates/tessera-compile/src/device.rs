@@ -15,6 +15,7 @@ use crate::ladder::{Attempt, Ladder, Partition, is_too_large};
 use crate::passes::all_of;
 use crate::pipeline::OptLevel;
 use crate::tile::{Candidate, Forecast, Launch, Remarks, Time, Units, candidates, find_place, forecasts, time_of};
+use tessera_lang::kernel_option_takes;
 use tessera_target::{TargetKernel, lower};
 
 /// A kernel compiled for a GPU.
@@ -94,9 +95,46 @@ struct Staged {
 /// Compiles an optimised kernel for an architecture. A kernel of Tile IR is taken as it is.
 ///
 /// # Errors
-/// What the architecture does not have; more threads or shared memory than a block has there, whatever is done about it.
+/// What the architecture does not have; more threads or shared memory than a block has there, whatever is done about it; an option of the
+/// caller's that changes nothing there.
 pub fn compile_for(compiled: &Compiled, arch: Arch, level: OptLevel) -> Result<DeviceCompiled, Vec<Diagnostic>> {
-    reproducible(compiled, arch, level, || for_device(compiled, arch, level))
+    reproducible(compiled, arch, level, || {
+        let device = for_device(compiled, arch, level)?;
+        match idle_option(compiled, arch, level, &device) {
+            Some(error) => Err(vec![error]),
+            None => Ok(device),
+        }
+    })
+}
+
+/// An error for the first option that a caller chose by name and that comes to nothing: with other values of it, and without it, the kernel is the
+/// same.
+fn idle_option(compiled: &Compiled, arch: Arch, level: OptLevel, device: &DeviceCompiled) -> Option<Diagnostic> {
+    let func = compiled.func();
+    let entries = func.hints.entries();
+    let hints = entries.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let (name, _) = hints.filter(|(name, _)| compiled.asked.iter().any(|asked| asked == name)).find(|&(name, value)| {
+        // It chose the level.
+        if name == "opt_level" {
+            return false;
+        }
+        let values = [2 * value, value / 2].into_iter().filter(|&other| other != value && kernel_option_takes(name, other));
+        let mut others = std::iter::once(None).chain(values.map(Some)).filter_map(|other| {
+            let mut compiled = compiled.clone();
+            compiled.module.funcs[0].hints.set(name, other);
+            for_device(&compiled, arch, level).ok()
+        });
+        // One whose other values are all refused means something.
+        let same =
+            |other: &DeviceCompiled| other.kernel.image == device.kernel.image && other.kernel.ptx() == device.kernel.ptx();
+        others.next().is_some_and(|other| same(&other)) && others.all(|other| same(&other))
+    })?;
+    let mut error =
+        Diagnostic::error("config-value", func.span, format!("`{name}` changes nothing in `{}` on `{arch}`", func.name));
+    for reason in device.remarks.asked.iter().filter_map(|remark| remark.refusal.as_ref()) {
+        error = error.note(reason.text.clone());
+    }
+    Some(error.help("leave it out"))
 }
 
 /// Does a part of the work on a kernel; a mistake of ours that it ends with gets what it was given ([`Reproducer`]).

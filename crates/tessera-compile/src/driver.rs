@@ -26,7 +26,7 @@ use tessera_ir::uniformity::is_per_thread;
 use tessera_ir::{
     Diagnostic, Func, Level, Module, Pass, PassFailure, PassManager, PrintAfter, Sharing, SourceId, caught, verify,
 };
-use tessera_lang::{ArgType, LowerOptions, ParsedFile, lower_with_notes};
+use tessera_lang::{ArgType, LowerOptions, ParsedFile, kernel_options, lower_with_notes};
 
 use crate::choices::refuse_without_effect;
 use crate::passes::barrier_optimization;
@@ -36,8 +36,10 @@ use crate::tiling::{Grid, OperandFacts, tile_and_schedule};
 /// What the caller chooses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompileOptions {
-    /// How much work to put in.
+    /// How much work to put in, unless the kernel says that (`opt_level`).
     pub level: OptLevel,
+    /// The level holds, whatever the kernel says.
+    pub fixed_level: bool,
     /// The target, such as `sm_90`.
     pub target: Option<String>,
     /// Choices of the schedule by name, such as `BLOCK_M`.
@@ -66,6 +68,14 @@ pub struct CompileOptions {
     pub print_after: PrintAfter,
 }
 
+impl CompileOptions {
+    /// The level for a kernel.
+    fn level_of(&self, kernel: Option<&Func>) -> OptLevel {
+        let own = kernel.and_then(|func| func.hints.opt_level).filter(|_| !self.fixed_level);
+        own.and_then(|number| OptLevel::ALL.get(number as usize).copied()).unwrap_or(self.level)
+    }
+}
+
 /// A stage of the compilation.
 #[derive(Clone, Debug)]
 pub struct Stage {
@@ -86,6 +96,10 @@ pub struct Compiled {
     pub module: Module,
     /// How many blocks the kernel needs, where the compiler chose the tiles.
     pub grid: Option<Grid>,
+    /// The level that it was optimised at.
+    pub level: OptLevel,
+    /// Options of a block program that the caller chose by name, each of which has to do something.
+    pub asked: Vec<String>,
     /// What was done, in order.
     pub stages: Vec<Stage>,
     /// Warnings and notes.
@@ -118,9 +132,11 @@ pub fn compile(
     options: &CompileOptions,
 ) -> Result<Compiled, Vec<Diagnostic>> {
     caught(|| {
-        let compiled = compile_as_asked(file, kernel, args, options)?;
+        let mut compiled = compile_as_asked(file, kernel, args, options)?;
         if !options.searched {
             refuse_without_effect(file, kernel, args, options, &compiled)?;
+            compiled.asked =
+                options.config.keys().filter(|name| kernel_options().any(|option| option == *name)).cloned().collect();
         }
         Ok(compiled)
     })
@@ -157,7 +173,8 @@ pub(crate) fn compile_as_asked(
 /// what `compile` gives keeps its bits when it is compiled again.
 pub fn compile_ir(mut module: Module, args: &[(String, ArgType)], options: &CompileOptions) -> Result<Compiled, Vec<Diagnostic>> {
     let mut facts = Vec::new();
-    let mut pipeline = options.level.passes();
+    let level = options.level_of(module.funcs.first());
+    let mut pipeline = level.passes();
     if let Some(func) = module.funcs.first_mut() {
         let own = (func.level == Level::Tile).then(|| func.hints.threads());
         if let Some(asked) = options.block.filter(|&asked| own != Some(asked)) {
@@ -193,7 +210,7 @@ pub fn compile_ir(mut module: Module, args: &[(String, ArgType)], options: &Comp
             Level::Tile => pipeline.retain(|pass| pass.name != "fma-contract"),
         }
     }
-    caught(|| run_pipeline(module, &facts, options, pipeline))
+    caught(|| run_pipeline(module, &facts, options, (level, pipeline)))
 }
 
 /// Optimises a module whose first function is the kernel. `facts` has an entry for each of its parameters, or none at all.
@@ -202,14 +219,15 @@ pub fn compile_module(
     facts: &[Option<OperandFacts>],
     options: &CompileOptions,
 ) -> Result<Compiled, Vec<Diagnostic>> {
-    caught(|| run_pipeline(module, facts, options, options.level.passes()))
+    let level = options.level_of(module.funcs.first());
+    caught(|| run_pipeline(module, facts, options, (level, level.passes())))
 }
 
 fn run_pipeline(
     mut module: Module,
     facts: &[Option<OperandFacts>],
     options: &CompileOptions,
-    mut pipeline: Vec<&'static Pass>,
+    (level, mut pipeline): (OptLevel, Vec<&'static Pass>),
 ) -> Result<Compiled, Vec<Diagnostic>> {
     let mut stages = Vec::new();
     let start = Instant::now();
@@ -260,7 +278,7 @@ fn run_pipeline(
     }
     stages.extend(times.into_iter().map(|run| Stage { name: run.pass, time: run.time, changed: run.changed, text: run.text }));
     let plan = options.plan.as_ref().map(|(name, text)| module.sources.add(name, text.as_str()));
-    Ok(Compiled { module, grid, stages, notes: Vec::new(), plan })
+    Ok(Compiled { module, grid, level, asked: Vec::new(), stages, notes: Vec::new(), plan })
 }
 
 fn operand_facts(name: &str, args: &[(String, ArgType)]) -> Option<OperandFacts> {

@@ -71,7 +71,15 @@ fn keeps_meaning(mut module: Module, arch: Arch, grid: [u32; 3], data: &[Data]) 
             return Err(format!("after {name}, {why}\n{}", print_module(&module)));
         }
     }
-    let compiled = Compiled { module, grid: None, stages: Vec::new(), notes: Vec::new(), plan: None };
+    let compiled = Compiled {
+        module,
+        grid: None,
+        level: OptLevel::O3,
+        asked: Vec::new(),
+        stages: Vec::new(),
+        notes: Vec::new(),
+        plan: None,
+    };
     let device = compile_for(&compiled, arch, OptLevel::O2).map_err(|found| found[0].message.clone())?;
     for options in schedules() {
         let mut found = data.to_vec();

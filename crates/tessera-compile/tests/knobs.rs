@@ -1,8 +1,8 @@
 //! Every choice that the seeds' spaces name does something, or is refused: alone by `--config`, and left out of a search with its name.
 
-use tessera_compile::{CompileOptions, choices, compile};
+use tessera_compile::{CompileOptions, OptLevel, choices, compile, compile_for};
 use tessera_lang::{ArgType, ConstValue, ParsedFile, parse_file};
-use tessera_types::DType;
+use tessera_types::{Arch, DType};
 
 const HEAD: &str = "import tessera\nfrom tessera import Tensor, fp32, tile\n\n";
 const GEMM: &str = include_str!("../../tessera-lang/tests/seeds/tessera_gemm.py");
@@ -117,4 +117,86 @@ fn a_block_program_has_hints_in_its_space_and_nothing_else() {
     let file = parse_file("product.py", &text("BLOCK_M=[64, 128]"));
     let refused = compile(&file, "product", &args, &options).expect_err("no hint");
     assert!(refused[0].message.contains("`BLOCK_M` is no choice of a block program"), "{}", refused[0].message);
+}
+
+const PRODUCT_AND_ROW: &str = "import cuda.tile as ct
+
+@ct.kernel
+def product(A, B, C):
+    i, j = ct.bid(0), ct.bid(1)
+    acc = ct.zeros((64, 64), ct.float32)
+    for k in range(ct.cdiv(A.shape[1], 64)):
+        acc = ct.mma(ct.load(A, (i, k), (64, 64)), ct.load(B, (k, j), (64, 64)), acc)
+    ct.store(C, (i, j), acc.astype(C.dtype))
+
+@ct.kernel
+def row(A, C):
+    v = ct.load(A, (ct.bid(0), 0), (1, 4096))
+    ct.store(C, (ct.bid(0), 0), v - ct.max(v, axis=1, keepdims=True))
+";
+
+/// The kernel by name with its arguments.
+fn product_or_row(kernel: &str) -> Args {
+    let names: &[&str] = if kernel == "product" { &["A", "B", "C"] } else { &["A", "C"] };
+    names.iter().map(|name| (name.to_string(), ArgType::array(DType::BF16, 2))).collect()
+}
+
+#[test]
+fn an_option_of_the_caller_does_something_on_the_target_or_is_refused() {
+    let file = parse_file("kernels.py", PRODUCT_AND_ROW);
+    let table: [(&str, &[(&str, i64)], &[(&str, i64)]); 2] = [
+        (
+            "product",
+            &[("num_stages", 2), ("sharing", 1), ("num_ctas", 2), ("opt_level", 0), ("opt_level", 3)],
+            &[("num_warps", 4), ("num_warps", 8), ("num_worker_warps", 8), ("occupancy", 1), ("occupancy", 4)],
+        ),
+        (
+            "row",
+            &[("num_warps", 8), ("occupancy", 4), ("opt_level", 0)],
+            &[("num_stages", 2), ("sharing", 1), ("sharing", 3), ("num_ctas", 2), ("num_clusters", 2)],
+        ),
+    ];
+    for (kernel, useful, idle) in table {
+        let outcome = |name: &str, value: i64| {
+            let mut options = CompileOptions { target: Some("sm_90a".into()), ..CompileOptions::default() };
+            options.config.insert(name.to_string(), value);
+            let compiled = compile(&file, kernel, &product_or_row(kernel), &options).expect("a kernel");
+            compile_for(&compiled, Arch::Sm90a, compiled.level)
+                .map(|device| device.kernel.ptx())
+                .map_err(|found| found[0].message.clone())
+        };
+        for &(name, value) in useful {
+            assert!(outcome(name, value).is_ok(), "{kernel}: `{name}={value}` is refused: {:?}", outcome(name, value).err());
+        }
+        for &(name, value) in idle {
+            assert_eq!(
+                outcome(name, value).err(),
+                Some(format!("`{name}` changes nothing in `{kernel}` on `sm_90a`")),
+                "{value}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_kernel_says_its_level_unless_the_caller_does() {
+    let file = parse_file("kernels.py", &PRODUCT_AND_ROW.replace("@ct.kernel\ndef row", "@ct.kernel(opt_level=0)\ndef row"));
+    let level = |kernel: &str, options: &CompileOptions| {
+        compile(&file, kernel, &product_or_row(kernel), options).map(|compiled| (compiled.level, compiled.stages.len()))
+    };
+    let own = CompileOptions::default();
+    let fixed = CompileOptions { level: OptLevel::O2, fixed_level: true, ..CompileOptions::default() };
+    let stages = |level: OptLevel| level.passes().len();
+    let [row, product] = ["row", "product"].map(|kernel| level(kernel, &own).expect("a kernel"));
+    assert_eq!((row.0, product.0), (OptLevel::O0, OptLevel::O3));
+    assert_eq!(product.1 - row.1, stages(OptLevel::O3) - stages(OptLevel::O0), "other passes ran");
+    assert_eq!(level("row", &fixed).expect("a kernel").0, OptLevel::O2);
+    let chosen = |options: &CompileOptions| {
+        let mut options = options.clone();
+        options.config.insert("opt_level".into(), 1);
+        level("row", &options)
+    };
+    assert_eq!(chosen(&own).expect("a kernel").0, OptLevel::O1);
+    let refused = chosen(&fixed).expect_err("two levels");
+    assert!(refused[0].message.contains("`opt_level` changes nothing in `row`: the level is `-O2`"), "{}", refused[0].message);
 }

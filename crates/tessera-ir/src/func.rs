@@ -296,8 +296,8 @@ impl FuncHints {
         ]
     }
 
-    /// Sets a hint by name; false when there is none of that name.
-    pub fn set(&mut self, name: &str, value: u32) -> bool {
+    /// Sets a hint by name, or takes it away; false when there is none of that name.
+    pub fn set(&mut self, name: &str, value: impl Into<Option<u32>>) -> bool {
         let slot = match name {
             "occupancy" => &mut self.occupancy,
             "num_ctas" => &mut self.num_ctas,
@@ -317,7 +317,7 @@ impl FuncHints {
             "ring_bytes" => &mut self.ring_bytes,
             _ => return false,
         };
-        *slot = Some(value);
+        *slot = value.into();
         true
     }
 }

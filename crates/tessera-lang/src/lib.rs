@@ -58,6 +58,6 @@ pub use args::{ArgType, ConstValue, LowerOptions, state_odd_lines};
 pub use builtins::{Builtin, BuiltinRow, REFUSED, Space};
 pub use diagnostics::{DiagnosticRow, ROWS as DIAGNOSTICS};
 pub use file::{DECORATOR, Kernel, Param, ParsedFile, parse_file, parse_live, parse_project};
-pub use lower::{Lowered, kernel_options, lower, lower_with_notes};
+pub use lower::{Lowered, kernel_option_takes, kernel_options, lower, lower_with_notes};
 pub use modules::{ModuleText, Modules, Wanted};
 pub use style::Style;

@@ -274,6 +274,11 @@ impl Binder {
             (Spec::Tensor { .. }, ArgType::Scalar(_)) => refuse("an array", "a scalar"),
             (_, ArgType::List { .. }) => refuse("an array or a scalar", "a list of arrays"),
             (_, ArgType::Tuple(_)) => refuse("an array or a scalar", "a tuple of arrays"),
+            (Spec::Any, ArgType::Array { .. }) => Err(Box::new(
+                Diagnostic::error(id::ARGUMENT_KIND, span, format!("`{name}` takes a scalar, not an array"))
+                    .label("no annotation says that it is an array")
+                    .help(format!("annotate it, as in `{name}: Tensor[\"M\", \"N\", dtype]`")),
+            )),
             (_, ArgType::Array { .. }) => refuse("a scalar", "an array"),
             (Spec::Str, ArgType::Scalar(_)) => refuse("a constant string", "a run-time scalar"),
             (Spec::Bool, ArgType::Scalar(dtype)) if *dtype != DType::B1 => refuse("a truth value", dtype_name(*dtype)),

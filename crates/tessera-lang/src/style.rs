@@ -1,8 +1,8 @@
 //! Which of the three styles a kernel is written in.
 //!
 //! `@ct.kernel` is block style. Under `@tessera.kernel` the body decides: names of `tile` that belong to threads make it
-//! SIMT, other names of `tile` make it declarative, and a body without `tile`, or with its functions of tiles alone (`tile.mma_sparse`), is block style
-//! without the limits of cuTile.
+//! SIMT, other names of `tile` make it declarative, and a body without `tile`, with its functions of tiles alone (`tile.mma_sparse`), or that asks which
+//! block it is (`import tessera.tile as ct`, `ct.bid(0)`) is block style without the limits of cuTile.
 
 use crate::ast::{Arg, Expr, ExprKind, Function, Stmt, StmtKind};
 use crate::builtins::{Builtin, Space};
@@ -41,6 +41,9 @@ const THREAD_NAMES: &[&str] = &[
     "array_at",
 ];
 
+/// Members of `tile` that only programs of blocks use, which have all of `cuda.tile` there.
+const BLOCK_NAMES: &[&str] = &["bid", "num_blocks"];
+
 /// The style of a function with a kernel decorator; `None` for other functions.
 pub(crate) fn of(file: &ParsedFile, function: &Function, at: Moment) -> Option<Style> {
     function.decorators.iter().find_map(|decorator| match decorator_path(file, decorator, at)?.as_str() {
@@ -51,7 +54,9 @@ pub(crate) fn of(file: &ParsedFile, function: &Function, at: Moment) -> Option<S
             tile_members(file, &function.body, &mut members);
             Some(if members.iter().any(|member| THREAD_NAMES.contains(&member.as_str())) {
                 Style::Simt
-            } else if members.iter().all(|member| Builtin::find(Space::OwnTile, member).is_some()) {
+            } else if members.iter().any(|member| BLOCK_NAMES.contains(&member.as_str()))
+                || members.iter().all(|member| Builtin::find(Space::OwnTile, member).is_some())
+            {
                 Style::Block { cutile: false }
             } else {
                 Style::Declarative

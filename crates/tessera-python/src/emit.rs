@@ -19,7 +19,7 @@ pub(crate) fn text(kernel: &Kernel, types: &[(String, ArgType)], target: &str, e
         "schedule" => Ok(print_module(&compiled.module)),
         "ptx" => {
             let sources = compiled.module.sources.clone();
-            let device = compile_for(&compiled, arch, options.level)
+            let device = compile_for(&compiled, arch, compiled.level)
                 .map_err(|diagnostics| Stopped::Kernel(KernelError::Rejected(Report { diagnostics, sources })))?;
             Ok(String::from_utf8_lossy(device.kernel.image().code.bytes()).into_owned())
         }

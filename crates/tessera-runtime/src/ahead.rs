@@ -61,7 +61,7 @@ impl Kernel {
         arch: Arch,
     ) -> Result<Packed, KernelError> {
         let compiled = self.compile(types, options)?;
-        let device = compile_for(&compiled, arch, options.level)
+        let device = compile_for(&compiled, arch, compiled.level)
             .map_err(|diagnostics| KernelError::Rejected(Report { diagnostics, sources: compiled.module.sources.clone() }))?;
         let interface = self.interface(&compiled, types, options)?;
         let mut image = device.kernel.image();

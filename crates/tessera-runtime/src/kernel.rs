@@ -411,7 +411,7 @@ impl Kernel {
                     // A plan by hand is among the module's texts, and not among the file's.
                     let rejected =
                         |diagnostics| KernelError::Rejected(Report { diagnostics, sources: compiled.module.sources.clone() });
-                    let device = compile_for(&compiled, arch, options.level).map_err(rejected)?;
+                    let device = compile_for(&compiled, arch, compiled.level).map_err(rejected)?;
                     remark = device.remark();
                     let threads = device.kernel.image.launch.threads.iter().product();
                     order = order_of_sums(compiled.func(), Some(threads));
@@ -455,7 +455,7 @@ impl Kernel {
         device: &tessera_types::Device,
     ) -> Result<Vec<PossiblePlan>, KernelError> {
         let (compiled, launch) = self.known_launch(args, grid.into(), options, device)?;
-        possible_plans(&compiled, device, options.level, &launch).map_err(|diagnostics| self.rejected(diagnostics))
+        possible_plans(&compiled, device, compiled.level, &launch).map_err(|diagnostics| self.rejected(diagnostics))
     }
 
     /// The kernel compiled for a product, and what is known of a launch.

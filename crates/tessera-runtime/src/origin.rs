@@ -151,7 +151,12 @@ impl Origin {
         types: &[(String, ArgType)],
         options: &CompileOptions,
     ) -> Result<Module, Vec<Diagnostic>> {
-        let options = CompileOptions { target: options.target.clone(), level: OptLevel::O0, ..CompileOptions::default() };
+        let options = CompileOptions {
+            target: options.target.clone(),
+            level: OptLevel::O0,
+            fixed_level: true,
+            ..CompileOptions::default()
+        };
         let mut module = match self.graph(kernel, types, &options)? {
             Some(module) => module,
             None => self.compile(kernel, types, &options)?.module,

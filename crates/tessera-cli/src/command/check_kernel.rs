@@ -132,7 +132,7 @@ impl Checked<'_> {
         let device = &self.opened.device;
         let kernel = &self.made.kernel;
         let empty: Vec<String> = self.made.empty().into_iter().map(|(name, _)| name).collect();
-        let plain = CompileOptions { level: OptLevel::O0, plan: None, ..self.options.clone() };
+        let plain = CompileOptions { level: OptLevel::O0, fixed_level: true, plan: None, ..self.options.clone() };
         let done = self.run(kernel, self.made.copy()?, device, (&self.options, false))?;
         // What a program reads is data alone.
         if self.is_json {

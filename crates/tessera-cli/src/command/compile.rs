@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tessera::compile::ptx::{Assembler, Assembly, FunctionUsage, Optimize, Target as PtxTarget, ToolSource};
-use tessera::compile::{CompileOptions, DeviceCompiled, OptLevel, compile_for};
+use tessera::compile::{CompileOptions, DeviceCompiled, compile_for};
 use tessera::ir::{Level, SourceMap, text};
 use tessera::lang::{ArgType, ConstValue};
 use tessera::runtime::argspec;
@@ -83,7 +83,7 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
         Some(Emit::Report) if options.target.is_some() => {
             let compiled = kernel.compile(&types, &options).map_err(kernel_failure)?;
             let device = for_device(&kernel, &types, &options)?;
-            let report = Report::new(&compiled, &device, options.level, assembled(&device));
+            let report = Report::new(&compiled, &device, assembled(&device));
             if arguments.json {
                 return told(&arguments, report.json());
             }
@@ -94,10 +94,10 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
             let refuse = |error| Failure::diagnostics(&[error], &compiled.module.sources);
             if compiled.func().level == Level::Tile {
                 let notes = [format!("{} threads a block, in lock-step", compiled.func().hints.threads())];
-                report(&compiled, &notes, options.level)
+                report(&compiled, &notes)
             } else {
                 let program = tessera::cpu::Program::prepare(&compiled.module, compiled.func()).map_err(refuse)?;
-                report(&compiled, program.notes(), options.level)
+                report(&compiled, program.notes())
             }
         }
     };
@@ -150,7 +150,7 @@ fn for_device(kernel: &Kernel, types: &[(String, ArgType)], options: &CompileOpt
     let target = Target::parse(name)
         .map_err(|_| Failure::usage(format!("there is no GPU code for `{name}`\nhelp: name a target: `--target sm_90a`")))?;
     let compiled = kernel.compile(types, options).map_err(kernel_failure)?;
-    let device = compile_for(&compiled, target.arch, options.level)
+    let device = compile_for(&compiled, target.arch, compiled.level)
         .map_err(|found| Failure::diagnostics(&found, &compiled.module.sources))?;
     remark(device.remark().as_ref(), &compiled.module.sources);
     Ok(device)
@@ -190,9 +190,9 @@ fn assembled(device: &DeviceCompiled) -> Result<Assembly, Failure> {
     assemble(&device.kernel.ptx(), &device.kernel.image.target)
 }
 
-fn report(compiled: &tessera::compile::Compiled, notes: &[String], level: OptLevel) -> String {
+fn report(compiled: &tessera::compile::Compiled, notes: &[String]) -> String {
     let func = compiled.func();
-    let mut text = format!("kernel {}, {level}, {} operations\n\nstages\n", func.name, func.linked_ops().len());
+    let mut text = format!("kernel {}, {}, {} operations\n\nstages\n", func.name, compiled.level, func.linked_ops().len());
     let mut total = 0.0;
     for stage in &compiled.stages {
         let microseconds = stage.time.as_secs_f64() * 1e6;

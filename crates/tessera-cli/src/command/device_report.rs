@@ -25,17 +25,12 @@ pub(crate) struct Report<'c> {
 }
 
 impl<'c> Report<'c> {
-    pub(crate) fn new(
-        compiled: &'c Compiled,
-        device: &'c DeviceCompiled,
-        level: OptLevel,
-        assembly: Result<Assembly, Failure>,
-    ) -> Report<'c> {
+    pub(crate) fn new(compiled: &'c Compiled, device: &'c DeviceCompiled, assembly: Result<Assembly, Failure>) -> Report<'c> {
         let image = &device.kernel.image;
         Report {
             entry: &image.entry,
             target: &image.target,
-            level,
+            level: compiled.level,
             stages: compiled.stages.iter().chain(&device.stages).collect(),
             facts: DeviceReport::new(compiled, device),
             assembly: assembly.and_then(|assembly| Ok((usage_of(&assembly)?.clone(), assembly))),

@@ -118,7 +118,8 @@ fn side(letter: &str, word: &str, config: Option<&str>, arguments: &Compare) -> 
     // Times of kernels that do not agree say nothing: what the other side computes is what this one's results are held to.
     option("against", if letter == "B" { held_to(&arguments.base, word) } else { None });
     option("config", config.filter(|config| !config.is_empty()).map(str::to_string));
-    words.extend([format!("-O{}", asked.level), "--serve".to_string()]);
+    words.extend(asked.level.map(|level| format!("-O{level}")));
+    words.push("--serve".to_string());
     let name = match config {
         Some(config) if asked.config.len() > 1 => format!("{letter} ({word}, {config})"),
         _ => format!("{letter} ({word})"),

@@ -262,8 +262,11 @@ pub(crate) fn time_limit(patience: &Patience) -> Result<TimeLimit, Failure> {
 
 /// Options of the compiler.
 pub(crate) fn compile_options(optimise: &Optimise, block: Option<u32>) -> Result<CompileOptions, Failure> {
-    let mut options =
-        CompileOptions { level: format!("O{}", optimise.level).parse().map_err(Failure::usage)?, block, ..Default::default() };
+    let mut options = CompileOptions { block, ..Default::default() };
+    if let Some(level) = optimise.level {
+        options.level = format!("O{level}").parse().map_err(Failure::usage)?;
+        options.fixed_level = true;
+    }
     for choice in &optimise.config {
         let parsed = choice.split_once('=').and_then(|(name, value)| Some((name.to_string(), value.parse::<i64>().ok()?)));
         let (name, value) = parsed.ok_or_else(|| {

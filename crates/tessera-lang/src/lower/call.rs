@@ -6,7 +6,7 @@ use super::arith::{Arith, FloatMode};
 use super::atomics::Update;
 use super::objects::REPLACE;
 use super::{Lowerer, Res};
-use crate::ast::{Arg, BinaryOp, CompareOp, Expr, ExprKind, Ident, UnaryOp};
+use crate::ast::{Arg, BinaryOp, CompareOp, Expr, ExprKind, Ident};
 use crate::bind::{Args, Given, bind_row};
 use crate::builtins::{Builtin, EXCEPTIONS, Space};
 use crate::diagnostics::id;
@@ -325,14 +325,6 @@ impl Lowerer<'_> {
             Builtin::Assert => self.assert(args),
             Builtin::GridWait => self.grid_wait(args),
             Builtin::GridLaunch => self.grid_launch(args),
-            Builtin::PyGetAttr => {
-                let name = self.require_str(&args.at(1))?;
-                self.member(args.val(0), &name, args.span(1))
-            }
-            Builtin::OperatorGetItem => self.subscript(&args.at(0), &args.at(1), span),
-            Builtin::OperatorIs => self.compare(CompareOp::Is, &args.at(0), &args.at(1), span),
-            Builtin::OperatorIsNot => self.compare(CompareOp::IsNot, &args.at(0), &args.at(1), span),
-            Builtin::OperatorNot => self.unary_operator(UnaryOp::Not, &args.at(0), span),
             _ => match builtin.row().space {
                 Space::Math => self.math(builtin, args),
                 Space::Operator => self.operator(builtin, args),

@@ -46,7 +46,7 @@ pub(crate) use assign::changed_list;
 pub(crate) use compare::comparison;
 pub(crate) use entry::truth_values;
 pub(crate) use operand::encode;
-pub use option::kernel_options;
+pub use option::{kernel_option_takes, kernel_options};
 
 use std::sync::Arc;
 

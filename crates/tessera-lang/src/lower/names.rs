@@ -225,10 +225,10 @@ impl Lowerer<'_> {
         if let Some(builtin) = path.strip_prefix("tessera.tile.").and_then(|member| Builtin::find(Space::OwnTile, member)) {
             return Ok(Val::Builtin(builtin));
         }
-        let member = path
-            .strip_prefix("cuda.tile.")
-            .map(|member| (member, true))
-            .or_else(|| path.strip_prefix("tessera.").filter(|member| !member.starts_with("tile")).map(|member| (member, false)));
+        let member =
+            path.strip_prefix("cuda.tile.").or_else(|| path.strip_prefix("tessera.tile.")).map(|member| (member, true)).or_else(
+                || path.strip_prefix("tessera.").filter(|member| !member.starts_with("tile")).map(|member| (member, false)),
+            );
         if let Some((member, cutile)) = member {
             return self.tile_member(member, cutile, span);
         }
@@ -273,7 +273,7 @@ impl Lowerer<'_> {
         Ok(Val::Module(path.as_str().into()))
     }
 
-    /// A member of `cuda.tile`, or of `tessera` when the flag is off.
+    /// A member of `cuda.tile`, which `tessera.tile` has too, or of `tessera` when the flag is off.
     fn tile_member(&mut self, member: &str, cutile: bool, span: Span) -> Res<Val> {
         if let Some((kind, name)) = member.split_once('.') {
             if let Some((kind, name)) = enum_member(kind, name) {

@@ -32,6 +32,11 @@ pub fn kernel_options() -> impl Iterator<Item = &'static str> {
     OPTIONS.iter().map(|&(name, ..)| name)
 }
 
+/// Whether an option of block programs may have a value.
+pub fn kernel_option_takes(name: &str, value: u32) -> bool {
+    in_range(name, Some(value.into())).and_then(|value| as_power(name, value)).is_ok()
+}
+
 /// The value of an option within its range, or what it must be.
 fn in_range(name: &str, value: Option<i128>) -> Result<u32, String> {
     let range = OPTIONS.iter().find(|option| option.0 == name).map(|&(_, least, greatest)| least..=greatest);

@@ -144,7 +144,7 @@ impl Kernel {
         device: &tessera_types::Device,
     ) -> Result<Option<PossiblePlan>, KernelError> {
         let (compiled, launch) = self.known_launch(args, grid.into(), options, device)?;
-        tessera_compile::own_plan(&compiled, device, options.level, &launch).map_err(|found| self.rejected(found))
+        tessera_compile::own_plan(&compiled, device, compiled.level, &launch).map_err(|found| self.rejected(found))
     }
 
     /// The lockfile that the decorator's `cache` names: a path from the kernel's file on, or from the user's folder (`~/`).

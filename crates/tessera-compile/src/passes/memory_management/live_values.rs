@@ -15,6 +15,15 @@ pub(super) struct LiveValues {
     heads: FxHashMap<Op, Set>,
 }
 
+/// Which of the values that are held over an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    /// All.
+    All,
+    /// Those that it does not use.
+    Bystanders,
+}
+
 /// What is wanted where control leaves a region.
 #[derive(Clone, Default)]
 struct Exits {
@@ -35,11 +44,12 @@ impl LiveValues {
         self.behind[op.index()].contains(value.index())
     }
 
-    /// The values that are held over an operation which has nothing to do with them.
-    pub(super) fn held_over(&self, func: &Func, op: Op) -> Vec<Value> {
+    /// The values that are held over an operation: all of them, or those which it has nothing to do with.
+    pub(super) fn held_over(&self, func: &Func, op: Op, which: Held) -> Vec<Value> {
         let data = &func.ops[op];
-        let other = |value: &Value| !data.results.contains(value) && !data.used().any(|used| used == *value);
-        self.behind[op.index()].iter().map(Value::new).filter(other).collect()
+        let is_meant =
+            |value: &Value| !data.results.contains(value) && (which == Held::All || !data.used().any(|used| used == *value));
+        self.behind[op.index()].iter().map(Value::new).filter(is_meant).collect()
     }
 
     /// The values that stay while a loop runs: what its rounds and what is behind it want from before.

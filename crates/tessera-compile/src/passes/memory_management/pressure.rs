@@ -1,6 +1,6 @@
 //! What leaves the registers where a thread holds more than it has ([`super::registers`]).
 //!
-//! At the operation that lacks most, one value after the other that is not touched there goes, the cheapest first: by instructions for each
+//! At the operation that lacks most, one value after the other that is held over it goes, the cheapest first: by instructions for each
 //! register that it frees, those in loops counted as often as loops run.
 //!
 //! | a value | costs for each of its registers |
@@ -8,7 +8,7 @@
 //! | that follows by arithmetic of elements from what is held anyway or takes fewer registers is made again at each use | 1 a use and operation |
 //! | else is kept in shared memory, in a buffer of its own | 4 for the store and 4 a use: a pass over the banks moves 128 bytes of a warp |
 //! | that follows from what is loaded, and no buffer has room for ([`super::spilling`]), is loaded again at each use | 12 a use |
-//! | that goes round a loop, or is used where it is held | cannot go |
+//! | that goes round a loop, or is used there in each of its rounds | cannot go |
 //!
 //! ```text
 //! %x = .. : tile<128x256xf32, #0>            256 registers                 tile.store_shared %x, %spill
@@ -61,7 +61,7 @@ pub(super) fn relieve(func: &mut Func, arch: Arch, search: Search) -> Vec<Eased>
 /// What leaves the registers over an operation, the cheapest first, but for the values in `left`.
 pub(super) fn choices(func: &Func, live: &LiveValues, peak: &Peak, means: Means, left: &[Value]) -> Vec<Choice> {
     let places = Places::of(func);
-    let held = live.held_over(func, peak.op).into_iter().filter(|value| !left.contains(value));
+    let held = live.held_over(func, peak.op, peak.counts).into_iter().filter(|value| !left.contains(value));
     let mut choices: Vec<Choice> =
         held.flat_map(|value| Choice::of(func, live, &places, peak.op, value, means)).flatten().collect();
     choices.sort_by(|a, b| (a.cost * b.frees).cmp(&(b.cost * a.frees)).then(a.value.cmp(&b.value)));

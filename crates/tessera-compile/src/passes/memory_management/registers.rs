@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use tessera_ir::{Block, Diagnostic, Effects, Extent, Func, Op, OpKind, ScheduleOp, Severity, TileOp, Trait, Type, Value};
 use tessera_types::Arch;
 
-use super::live_values::LiveValues;
+use super::live_values::{Held, LiveValues};
 
 /// Registers of a thread for addresses and for pieces of what is being computed.
 const OWN: u64 = 24;
@@ -182,6 +182,8 @@ impl Places {
 #[derive(Clone, Debug)]
 pub(super) struct Peak {
     pub(super) op: Op,
+    /// Which values count there.
+    pub(super) counts: Held,
     role: Option<Op>,
     /// What is held, the largest first.
     values: Vec<(Value, u64)>,
@@ -191,11 +193,11 @@ pub(super) struct Peak {
 
 impl Peak {
     /// The operation where threads meet that lacks most registers for what they hold and [`OWN`], when as many blocks are resident as were
-    /// asked for. Those in `given_up` are left out.
+    /// asked for. What the operation reads itself is not moved for that. Those in `given_up` are left out.
     pub(super) fn tight(func: &Func, arch: Arch, live: &LiveValues, given_up: &[Op]) -> Option<Peak> {
         let blocks = func.hints.occupancy.unwrap_or(1).max(1);
-        worst(func, given_up, |op, role| {
-            let held = meets(func, op).then(|| live.held_over(func, op))?;
+        worst(func, given_up, Held::Bystanders, |op, role| {
+            let held = meets(func, op).then(|| live.held_over(func, op, Held::Bystanders))?;
             let held = held.into_iter().filter(|&value| !is_free(func, value)).collect();
             Some((held, room(func, arch, role, blocks).saturating_sub(OWN)))
         })
@@ -212,13 +214,13 @@ impl Peak {
     }
 
     fn firm(func: &Func, arch: Arch, live: &LiveValues, given_up: &[Op], own: u64) -> Option<Peak> {
-        worst(func, given_up, |op, role| {
+        worst(func, given_up, Held::All, |op, role| {
             let data = &func.ops[op];
             let held = match &data.kind {
                 OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}) => {
                     live.around(op).into_iter().chain(func.blocks[data.regions[0]].args.iter().copied()).collect()
                 }
-                _ => meets(func, op).then(|| live.held_over(func, op))?,
+                _ => meets(func, op).then(|| live.held_over(func, op, Held::All))?,
             };
             Some((firm(func, held), room(func, arch, role, 1).saturating_sub(own)))
         })
@@ -295,7 +297,7 @@ pub(super) fn described(func: &Func, value: Value) -> String {
 }
 
 /// The operation that lacks most, by what is held at each in its role and how many registers there are for that.
-fn worst(func: &Func, without: &[Op], at: impl Fn(Op, Option<Op>) -> Option<(Vec<Value>, u64)>) -> Option<Peak> {
+fn worst(func: &Func, without: &[Op], counts: Held, at: impl Fn(Op, Option<Op>) -> Option<(Vec<Value>, u64)>) -> Option<Peak> {
     let places = Places::of(func);
     let mut worst: Option<Peak> = None;
     for &op in places.order.iter().filter(|op| !without.contains(op)) {
@@ -305,7 +307,7 @@ fn worst(func: &Func, without: &[Op], at: impl Fn(Op, Option<Op>) -> Option<(Vec
         let held = values.iter().map(|(_, count)| count).sum::<u64>();
         if held > room && worst.as_ref().is_none_or(|worst| held - room > worst.lacks()) {
             values.sort_by_key(|&(value, count)| (std::cmp::Reverse(count), value));
-            worst = Some(Peak { op, role, values, held, room });
+            worst = Some(Peak { op, counts, role, values, held, room });
         }
     }
     worst
