@@ -144,7 +144,8 @@ fn product_or_row(kernel: &str) -> Args {
 #[test]
 fn an_option_of_the_caller_does_something_on_the_target_or_is_refused() {
     let file = parse_file("kernels.py", PRODUCT_AND_ROW);
-    let table: [(&str, &[(&str, i64)], &[(&str, i64)]); 2] = [
+    type Options<'a> = &'a [(&'a str, i64)];
+    let table: [(&str, Options<'_>, Options<'_>); 2] = [
         (
             "product",
             &[("num_stages", 2), ("sharing", 1), ("num_ctas", 2), ("opt_level", 0), ("opt_level", 3)],
