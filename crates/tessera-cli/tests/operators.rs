@@ -367,7 +367,7 @@ fn calls_that_make_no_sense_are_refused_with_what_does() {
         ("cross_entropy x=ones:f32[2,3] labels=const(3):i32[2]", "`labels`: 3 at place 0 is no class of `x`, which has 3, nor"),
         ("cross_entropy x=ones:f32[2,3] labels=const(-100):i32[2] ignore_index=2", "`labels`: -100 at place 0 is no class"),
         ("group_norm x=ones:f32[2,0,4] weight=ones:f32[0] bias=ones:f32[0] groups=1e19", "`groups` is 10000000000000000000, and"),
-        ("arg_rows x=ones:f32[2,0] variant=max", "of rows of no elements none is the largest or smallest"),
+        ("arg_rows x=ones:f32[2,0] variant=max", "of no elements none is the largest or smallest"),
         ("cast x=ones:f32[3] precision=fp32->int32", "cast takes no `fp32->int32`"),
         ("dequantise codes=ones:f32[2,3] scales=ones:f32[2] precision=fp32->bf16", "dequantise takes no `fp32->bf16`"),
     ];

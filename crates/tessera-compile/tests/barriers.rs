@@ -440,7 +440,7 @@ const OWN: [(&str, &str, Arch, usize); 49] = [
     ("attention_decode.py", "attention_decode", Arch::Sm90a, 37),
     ("attention_decode.py", "attention_decode_alibi", Arch::Sm90a, 37),
     // Behind the tiles of keys that all queries see: in the short run's case there are none.
-    ("attention.py", "few_queries", Arch::Sm80, 115),
+    ("attention.py", "few_queries", Arch::Sm80, 120),
     // Lines of the small cases begin anywhere: threads bring them, and nothing is on its way when they are read.
     ("gemm_grouped.py", "gemm_grouped", Arch::Sm80, 46),
     // Before a block looks at the next words, and before it counts itself as done. It waits for blocks of lower numbers, which the emulator runs

@@ -332,7 +332,7 @@ pub(super) const CASES: &[Case] = &[
         data: |plan| plan,
         text: &[],
         mutants: &[
-            edit("each has all of the cotangent", &[("share = d / count", "share = d")]),
+            edit("each has all of the cotangent", &[("share, others = d / count,", "share, others = d,")]),
             edit("others have it", &[("ct.where(v == top, share, others)", "ct.where(v == top, others, share)")]),
         ],
     },

@@ -63,16 +63,12 @@ pub(crate) fn candidates(func: &Func, units: &Units, device: &Device, launch: &L
     found
 }
 
-/// What a proposal without roles becomes where another number of warps or slots should take much less: by the model, of long loops in many blocks and in
-/// one block a multiprocessor, neither of which the other is given up for. (Weights of 8 bits times 16 rows, 64 blocks: two slots, enough for many
-/// blocks, took 127 us, three 87.)
+/// What a proposal without roles becomes where another number of warps or slots should take much less: by the model, of many blocks with long
+/// loops.
 pub(super) fn improved(func: &Func, units: &Units, plan: Plan) -> Plan {
     let Some(device) = Device::ALL.iter().rfind(|device| device.arch == units.arch) else { return plan };
-    let launches = [1, WAVES].map(|waves| Launch { grid: [waves * device.sms, 1, 1], arguments: Vec::new() });
-    let time = |plan: &Plan| {
-        let times = launches.iter().map(|launch| Some(time::of(func, plan, device, launch)?.clocks));
-        times.product::<Option<f64>>().map(f64::sqrt)
-    };
+    let launch = Launch { grid: [WAVES * device.sms, 1, 1], arguments: Vec::new() };
+    let time = |plan: &Plan| time::of(func, plan, device, &launch).map(|time| time.clocks);
     let Some(own) = time(&plan) else { return plan };
     let asked = func.hints.num_warps.is_some() || func.hints.num_stages.is_some() || func.hints.occupancy.is_some();
     if asked {
