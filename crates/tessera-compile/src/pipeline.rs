@@ -99,7 +99,6 @@ impl OptLevel {
                 &[
                     "mask-elision",
                     "pipelining",
-                    "register-pipelining",
                     "layouts",
                     "product-overlap",
                     "product-alternation",

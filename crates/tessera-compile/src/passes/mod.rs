@@ -48,7 +48,6 @@ pub const ALL: &[&Pass] = &[
     &tile::CLUSTER_ROWS,
     &tile::MASK_ELISION,
     &tile::PIPELINING,
-    &tile::REGISTER_PIPELINING,
     &tile::LAYOUTS,
     &tile::PRODUCT_OVERLAP,
     &tile::PRODUCT_ALTERNATION,

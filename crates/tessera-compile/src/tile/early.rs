@@ -37,16 +37,15 @@ struct Early {
     kinds: [Loads; 2],
 }
 
-/// Loads of a round.
-pub(super) struct Loads {
+/// Loads of one kind.
+struct Loads {
     loads: Vec<Op>,
     /// What says where they load, and they, in their order.
     slice: Vec<Op>,
 }
 
 impl Loads {
-    /// Of the operations of a round, those that load and what says where.
-    pub(super) fn of(func: &Func, ops: &[Op], loads: Vec<Op>) -> Loads {
+    fn of(func: &Func, ops: &[Op], loads: Vec<Op>) -> Loads {
         let mut needed: FxHashSet<Value> = loads.iter().flat_map(|&load| func.ops[load].operands.iter().copied()).collect();
         let mut slice: Vec<Op> = Vec::new();
         for &op in ops.iter().rev() {
@@ -60,18 +59,12 @@ impl Loads {
         Loads { loads, slice }
     }
 
-    /// The operations that load.
-    pub(super) fn ops(&self) -> &[Op] {
-        &self.loads
-    }
-
-    /// What is loaded.
-    pub(super) fn results(&self, func: &Func) -> Vec<Value> {
+    fn results(&self, func: &Func) -> Vec<Value> {
         self.loads.iter().map(|&load| func.ops[load].results[0]).collect()
     }
 
     /// Loads as another round does; what is loaded.
-    pub(super) fn at(&self, func: &mut Func, counter: Value, round: Value, ops: &mut Vec<Op>) -> Vec<Value> {
+    fn at(&self, func: &mut Func, counter: Value, round: Value, ops: &mut Vec<Op>) -> Vec<Value> {
         let mut map: FxHashMap<Value, Value> = FxHashMap::from_iter([(counter, round)]);
         copy(func, &self.slice, &mut map, ops);
         self.results(func).iter().map(|result| map[result]).collect()
@@ -110,25 +103,9 @@ fn find(func: &Func, looped: Op) -> Option<Early> {
     if touched.iter().any(|access| access.writes) {
         return None;
     }
-    let loads = from_the_counter(func, looped);
-    let stand = places(func, ops);
-    let held = |places: bool| -> u64 {
-        let own = loads.iter().map(|&load| func.ops[load].results[0]).filter(|result| stand.contains(result) == places);
-        own.map(|result| registers(func.ty(result))).sum()
-    };
-    if loads.is_empty() || held(false) > REGISTERS || held(true) > PLACES {
-        return None;
-    }
-    let (numbers, tiles) = loads.into_iter().partition(|&load| func.ty(func.ops[load].results[0]).is_scalar());
-    Some(Early { looped, kinds: [numbers, tiles].map(|loads| Loads::of(func, ops, loads)) })
-}
-
-/// Loads of a loop whose places follow from its counter and from what is the same in all rounds, and that nothing is ordered behind.
-pub(super) fn from_the_counter(func: &Func, looped: Op) -> Vec<Op> {
-    let body = func.ops[looped].regions[0];
-    let ops = &func.blocks[body].ops;
     let (known, carried) = (func.blocks[body].args[0], &func.blocks[body].args[1..]);
     let inside: FxHashSet<Value> = ops.iter().flat_map(|&op| func.ops[op].results.iter().copied()).collect();
+    // What follows from the counter.
     let mut follows: FxHashSet<Value> = FxHashSet::from_iter([known]);
     let mut loads = Vec::new();
     for &op in ops {
@@ -145,7 +122,16 @@ pub(super) fn from_the_counter(func: &Func, looped: Op) -> Vec<Op> {
             follows.extend(&data.results);
         }
     }
-    loads
+    let stand = places(func, ops);
+    let held = |places: bool| -> u64 {
+        let own = loads.iter().map(|&load| func.ops[load].results[0]).filter(|result| stand.contains(result) == places);
+        own.map(|result| registers(func.ty(result))).sum()
+    };
+    if loads.is_empty() || held(false) > REGISTERS || held(true) > PLACES {
+        return None;
+    }
+    let (numbers, tiles) = loads.into_iter().partition(|&load| func.ty(func.ops[load].results[0]).is_scalar());
+    Some(Early { looped, kinds: [numbers, tiles].map(|loads| Loads::of(func, ops, loads)) })
 }
 
 /// What says where left factors stand that are stored by half, and what that is computed from.
@@ -173,7 +159,7 @@ fn registers(ty: &Type) -> u64 {
 }
 
 /// What stands for a value that nobody reads.
-pub(super) fn zero(func: &Func, value: Value) -> Option<Const> {
+fn zero(func: &Func, value: Value) -> Option<Const> {
     Some(Const::splat(func.ty(value).as_tile()?.elem.num()?, 0))
 }
 

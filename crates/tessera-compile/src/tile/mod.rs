@@ -75,7 +75,6 @@ mod residence;
 mod rewrite;
 mod roles;
 mod rounds;
-mod rounds_ahead;
 mod row_split;
 mod search;
 mod sink;
@@ -194,12 +193,6 @@ pub(crate) const MASK_ELISION: Pass = Pass {
 
 pub(crate) const PIPELINING: Pass =
     Pass { name: "pipelining", doc: "Carries the plan out: makes its roles, rings, copies and barriers.", run: carry_out };
-
-pub(crate) const REGISTER_PIPELINING: Pass = Pass {
-    name: "register-pipelining",
-    doc: "Loads what rounds of loops without products need some rounds ahead, in registers.",
-    run: |func, _| of_blocks(func, rounds_ahead::load_ahead),
-};
 
 pub(crate) const LAYOUTS: Pass = Pass {
     name: "layouts",
