@@ -240,6 +240,12 @@ def test_variables_of_a_module_keep_what_launches_write():
     assert x[0] == 6
 
 
+def test_calls_without_end_come_to_the_end_of_the_stack():
+    ptx = entry("", "    call again;").replace(".visible", ".func again() { call again; ret; }\n.visible")
+    with pytest.raises(tessera.SanitizerError, match="the calls need more than 16384 bytes of stack"):
+        emu.run(ptx, 1, 32, (), timeout=20)
+
+
 def test_structures_and_arrays_of_pointers():
     body = """    ld.param.u64 %d0, [list];
     ld.param.u64 %d1, [both];

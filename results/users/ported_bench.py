@@ -2,10 +2,15 @@
 
 `DEV=cpu` only checks them, small. `WARPS=1,2,4x8` times them with so many warps, and blocks a multiprocessor, instead of beside peers.
 """
-import sys, time, math, statistics, os
-import torch, torch.nn.functional as F
-import tessera
+import os
+import statistics
+import sys
+import time
+
 import tessera.tile as ct
+import torch
+import torch.nn.functional as F
+
 sys.path.insert(0, os.path.dirname(__file__))
 import ported as K
 DEV = os.environ.get("DEV", "cuda")

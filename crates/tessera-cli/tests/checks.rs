@@ -77,6 +77,14 @@ def onto(x, y, N: ct.Constant[int]):
     i = ct.bid(0)
     ct.store(y, (i,), ct.load(y, (i,), (N,)) + ct.load(x, (i,), (N,)))
 
+@tessera.kernel
+def quotient(x: Tensor[\"N\", int32], z: Tensor[\"N\", int32], y: Tensor[\"N\", int32]):
+    tile.store(y, tile.load(x) // tile.load(z))
+
+@tessera.kernel
+def rest(x: Tensor[\"N\", int32], z: Tensor[\"N\", int32], y: Tensor[\"N\", int32]):
+    tile.store(y, tile.load(x) % tile.load(z))
+
 @ct.kernel
 def told(x, y, N: ct.Constant[int]):
     i = ct.bid(0)
@@ -211,6 +219,30 @@ fn what_is_made_of_itself_is_not_called_unwritten() {
             ),
             "{err}"
         );
+    }
+}
+
+#[test]
+fn what_lies_behind_the_end_of_an_array_divides_nothing() {
+    for kernel in ["quotient", "rest"] {
+        for device in DEVICES {
+            for sanitize in ["", "--sanitize all"] {
+                let launch = format!(
+                    "run k.py::{kernel} x=arange:i32[100] z=const(3):i32[100] y=empty:i32[100] --device {device} {sanitize}"
+                );
+                let (code, object) = data(&launch);
+                assert_eq!((code, ids(&object)), (0, vec![]), "{launch}: {object}");
+            }
+            // Unchecked, a division by zero gives the same value everywhere.
+            let launch = format!("run k.py::{kernel} x=arange:i32[100] z=zeros:i32[100] y=empty:i32[100] --device {device}");
+            let (code, out, err) = tessera(&launch);
+            assert_eq!(code, 0, "{err}");
+            assert!(out.contains("[-1, -1, -1, -1, -1, -1"), "{out}");
+        }
+        let launch =
+            format!("run k.py::{kernel} x=arange:i32[100] z=zeros:i32[100] y=empty:i32[100] --device cpu --sanitize all");
+        let (code, object) = data(&launch);
+        assert_eq!((code, ids(&object)), (2, vec!["cpu-division"]), "{object}");
     }
 }
 

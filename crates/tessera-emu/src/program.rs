@@ -768,5 +768,7 @@ pub(crate) const RANK_SHIFT: u32 = 24;
 pub(crate) const FUNCTION_WINDOW: u64 = 0x7c00_0000_0000;
 /// Bytes of local memory for routines' frames.
 pub(crate) const STACK_BYTES: u32 = 16 << 10;
+/// Bytes of it that a call takes at least, for where it returns to: calls without end come to the stack's.
+pub(crate) const CALL_BYTES: u32 = 16;
 /// No place where paths meet.
 pub(crate) const NOWHERE: u32 = u32::MAX;

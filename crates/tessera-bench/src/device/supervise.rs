@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::record::{Record, SummaryRecord};
+use crate::record::{EndRecord, Record, SummaryRecord};
 use crate::status::Status;
 use crate::store::{Results, StoreError, Writer};
 
@@ -37,10 +37,10 @@ impl Default for Supervisor {
 }
 
 /// What became of a run in children.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Supervised {
-    /// One of them came to the end.
-    Ended,
+    /// One of them came to the end, and said this of it.
+    Ended(EndRecord),
     /// The first one wrote nothing at all and ended, or was ended after too long a silence.
     NotBegun(Option<ExitStatus>),
     /// So many were lost, and another one would not come further.
@@ -69,8 +69,8 @@ pub fn supervise(supervisor: Supervisor, path: &Path, child: &mut dyn FnMut(bool
             (_, _) if losses == 0 => return Ok(Supervised::NotBegun(outcome)),
             (_, _) => return Ok(Supervised::GivenUp(losses + 1)),
         };
-        if after.end.is_some() {
-            return Ok(Supervised::Ended);
+        if let Some(end) = after.end {
+            return Ok(Supervised::Ended(end));
         }
         losses += 1;
         if losses > supervisor.most_losses {

@@ -211,7 +211,7 @@ pub(crate) fn watched(
     };
     match supervise(supervisor, path, &mut child).map_err(Failure::environment)? {
         Supervised::NotBegun(how) => Err(not_begun(how, &mut said)),
-        Supervised::Ended => Ok(Results::load(path).map_err(Failure::environment)?.end.unwrap_or_default()),
+        Supervised::Ended(end) => Ok(end),
         Supervised::GivenUp(lost) => {
             let results = Results::load(path).map_err(Failure::environment)?;
             let mut end = EndRecord { planned: results.planned(), run: results.finished().len(), ..EndRecord::default() };

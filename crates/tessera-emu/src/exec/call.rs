@@ -10,7 +10,7 @@ use super::undefined::{Lacking, Saved, Who};
 use super::{Cluster, Fault, Fragment, Warp};
 use crate::finding::FindingKind;
 use crate::lanes::{LANES, Slot, lanes};
-use crate::program::{Call, Callee, Formal, Op, Passed, Routine, StackPlace};
+use crate::program::{CALL_BYTES, Call, Callee, Formal, Op, Passed, Routine, STACK_BYTES, StackPlace};
 
 /// A call that has not returned in all lanes.
 pub(crate) struct Open {
@@ -120,10 +120,11 @@ impl Cluster<'_> {
         if routine.params.len() != call.arguments.len() || routine.results.len() != call.results.len() {
             return Err(Fault::new(FindingKind::OutOfBounds, first, "a call to a function with other parameters"));
         }
-        let frame_step = call.caller.map_or(program.kernel_frame, |caller| program.routines[caller as usize].frame_bytes);
+        let frame_step =
+            call.caller.map_or(program.kernel_frame, |caller| program.routines[caller as usize].frame_bytes).max(CALL_BYTES);
         let frame = warp.regs[program.frame as usize].w()[first] + u64::from(frame_step);
         if frame + u64::from(routine.frame_bytes) > u64::from(program.local_bytes) {
-            let message = format!("the calls need more than {} bytes of stack", crate::program::STACK_BYTES);
+            let message = format!("the calls need more than {} bytes of stack", STACK_BYTES);
             return Err(Fault::new(FindingKind::OutOfBounds, first, message));
         }
         let arguments: Vec<Vec<Carried>> = lanes(mask)

@@ -99,9 +99,17 @@ impl Trail {
 
     /// An actor goes on behind a barrier.
     pub(super) fn passes(&mut self, cluster: u64, actor: usize, object: SyncObject) {
-        let from = self.came.get(&(actor, object)).copied().unwrap_or(0);
-        let by_all = self.completed.get(&object).and_then(|completed| completed.get(from as usize)).copied().unwrap_or(true);
-        self.touch(cluster, object, if object.is_mbarrier() { Touch::Looks } else { Touch::Passes { from, by_all } });
+        let completion = || {
+            let from = *self.came.get(&(actor, object))?;
+            let by_all = *self.completed.get(&object)?.get(from as usize)?;
+            Some(Touch::Passes { from, by_all })
+        };
+        let touch = match object.is_mbarrier() {
+            true => Touch::Looks,
+            // Nothing is known of who passes a barrier that it did not come to: it may be swapped with nothing there.
+            false => completion().unwrap_or(Touch::Changes),
+        };
+        self.touch(cluster, object, touch);
     }
 
     /// A barrier of a block or a cluster completes.
