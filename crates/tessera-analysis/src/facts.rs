@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::attrs::{Assumption, Rounding, Signedness};
 use tessera_ir::{
-    Block, Const, ConstData, Elem, EntityId, Extent, Func, Op, OpKind, ParamKind, ScheduleOp, TileOp, Type, Value, bug,
+    Block, Const, ConstData, Elem, EntityId, Extent, Func, Op, OpKind, ParamKind, ScheduleOp, Stated, TileOp, Type, Value, bug,
 };
 use tessera_types::{DType, IntFormat};
 
@@ -89,6 +89,7 @@ impl Facts {
         let facts = func.values.ids().map(|value| Fact::of_type(func.ty(value))).collect();
         let mut facts = Facts { facts, counters: FxHashMap::default() };
         facts.arguments(func);
+        facts.stated(func);
         facts.block(func, func.body);
         facts
     }
@@ -134,6 +135,25 @@ impl Facts {
                     Extent::Dynamic => self.set(value, Fact { divisor: elements, ..known }),
                 }
             }
+        }
+    }
+
+    fn stated(&mut self, func: &Func) {
+        for stated in &func.abi.stated {
+            let Stated::AtMost { param, most } = stated else { continue };
+            let Some(position) = func.abi.position(param) else { bug!("`{stated}` of a parameter that there is none of") };
+            let first = func.abi.first_argument(position);
+            let argument = match &func.abi.params[position].kind {
+                ParamKind::Scalar { .. } => first,
+                ParamKind::Array { strides, .. } => {
+                    let line = strides.iter().position(|stride| *stride == Extent::Static(1));
+                    first + 1 + line.unwrap_or_else(|| bug!("`{stated}` of an array without an axis of unit stride"))
+                }
+                ParamKind::List { .. } | ParamKind::Operand { .. } => bug!("`{stated}` of no number and no array"),
+            };
+            let value = func.args()[argument];
+            let known = self.fact(value);
+            self.set(value, Fact { greatest: known.greatest.min(*most), ..known });
         }
     }
 

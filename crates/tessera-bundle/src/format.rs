@@ -22,7 +22,7 @@ use crate::error::BundleError;
 use crate::variant::{Code, Variant};
 
 /// The version that this program writes and reads.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 const MAGIC: &[u8; 16] = b"tessera bundle\r\n";
 const CHECKSUM: Range<usize> = 64..96;

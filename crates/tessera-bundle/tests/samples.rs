@@ -28,7 +28,7 @@ fn matrix(name: &str, dtype: DType, align: u32) -> AbiParam {
 /// `y = a * x` over tiles of `TILE` lines, for arrays of a type whose lines are multiples of `align` bytes.
 pub(crate) fn scale(target: &str, dtype: DType, align: u32, tile: i64) -> Variant {
     let scalar = AbiParam { name: "a".into(), kind: ParamKind::Scalar { dtype: DType::F32 } };
-    let abi = Abi { params: vec![matrix("x", dtype, align), matrix("y", dtype, align), scalar] };
+    let abi = Abi { params: vec![matrix("x", dtype, align), matrix("y", dtype, align), scalar], stated: Vec::new() };
     let axes = ["x", "y"].map(|name| (name.to_string(), vec!["M".to_string(), "N".to_string()]));
     let tiles = Some(vec![TileCount { param: 1, axis: 0, tile: tile as u32 }]);
     let interface = Interface { abi: abi.clone(), written: vec![false, true, false], axes: axes.into(), tiles };

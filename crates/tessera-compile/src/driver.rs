@@ -291,6 +291,6 @@ fn operand_facts(name: &str, args: &[(String, ArgType)]) -> Option<OperandFacts>
             lines: *lines,
             disjoint: *disjoint,
         }),
-        ArgType::List { .. } | ArgType::Tuple(_) | ArgType::Scalar(_) | ArgType::Const(_) => None,
+        ArgType::List { .. } | ArgType::Tuple(_) | ArgType::Scalar(_) | ArgType::Const(_) | ArgType::Stated { .. } => None,
     }
 }

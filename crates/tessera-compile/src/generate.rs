@@ -76,7 +76,7 @@ fn array(func: &mut Func, name: &str, dtype: DType) -> [Value; 3] {
         lines: 4,
         disjoint: true,
     };
-    let Abi { params } = &mut func.abi;
+    let Abi { params, .. } = &mut func.abi;
     params.push(AbiParam { name: name.to_string(), kind });
     [pointer, size, stride]
 }

@@ -89,10 +89,12 @@ impl OptLevel {
                 &[
                     "pointer-views",
                     "unit-axes",
+                    "product-padding",
                     "read-tokens",
                     "code-sinking",
                     "single-rounds",
                     "load-portions",
+                    "row-narrowing",
                     "line-alignment",
                 ],
                 &["warp-specialization", "multistage-pipeline", "cluster-rows"],
@@ -132,6 +134,7 @@ impl OptLevel {
                 "memory-management",
                 "barrier-optimization",
                 "performance-annotation",
+                "program-packing",
             ],
         }
     }

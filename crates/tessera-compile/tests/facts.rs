@@ -216,7 +216,7 @@ fn start<'u, 'a>(u: &'u mut Unstructured<'a>) -> Result<(Program<'u, 'a>, Vec<Kn
         disjoint: true,
     };
     let n = func.add_arg(func.body, index.clone(), Some("n"));
-    let Abi { params } = &mut func.abi;
+    let Abi { params, .. } = &mut func.abi;
     params.push(AbiParam { name: "x".into(), kind });
     params.push(AbiParam { name: "n".into(), kind: ParamKind::Scalar { dtype: DType::I32 } });
     let mut program = Program { u, func, seen: Vec::new() };

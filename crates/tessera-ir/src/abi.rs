@@ -99,17 +99,52 @@ pub fn item_name(tuple: &str, position: usize) -> String {
     format!("{tuple}.{position}")
 }
 
+/// What else a compiled kernel assumes of its arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Stated {
+    /// An array has the sizes and strides of another one.
+    Alike {
+        /// The array's name.
+        array: String,
+        /// The other one's, a parameter before it.
+        other: String,
+    },
+    /// A number, or the size of an array along the axis of unit stride, is at most so large.
+    AtMost {
+        /// The parameter's name.
+        param: String,
+        /// The largest number.
+        most: i64,
+    },
+}
+
+impl std::fmt::Display for Stated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Stated::Alike { array, other } => write!(f, "{array} = {other}"),
+            Stated::AtMost { param, most } => write!(f, "{param} <= {most}"),
+        }
+    }
+}
+
 /// A kernel's user arguments, in order. Arguments that were compile-time constants are not among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Abi {
     /// The parameters.
     pub params: Vec<AbiParam>,
+    /// What is assumed of them beside their kinds.
+    pub stated: Vec<Stated>,
 }
 
 impl Abi {
     /// The index of the first function argument of the parameter at `position`.
     pub fn first_argument(&self, position: usize) -> usize {
         self.params[..position].iter().map(|param| param.kind.argument_count()).sum()
+    }
+
+    /// The position of the parameter of a name.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.params.iter().position(|param| param.name == name)
     }
 
     /// The position of the parameter that a function argument belongs to.

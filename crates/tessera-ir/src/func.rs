@@ -197,6 +197,8 @@ pub struct FuncHints {
     pub split: Option<u32>,
     /// So many of these clusters are launched for each block that is asked for: `tile.cluster_number` says which of them this is.
     pub among: Option<u32>,
+    /// A launched block takes up to so many neighbours along x of the blocks that are asked for, a warp each. They have nothing in common.
+    pub programs: Option<u32>,
     /// What blocks of a product share, where its plan can have them share it ([`Sharing`]).
     pub sharing: Option<u32>,
     /// Marks are recorded, in every block whose number is a multiple of this.
@@ -247,7 +249,7 @@ impl FuncHints {
 
     /// The blocks that are launched are not those that are asked for.
     pub fn is_launched_otherwise(&self) -> bool {
-        self.persistent.is_some() || self.blocks_of_cluster().is_some()
+        self.persistent.is_some() || self.blocks_of_cluster().is_some() || self.programs.is_some()
     }
 
     /// Blocks of a cluster, where there are some.
@@ -275,7 +277,7 @@ impl FuncHints {
     }
 
     /// The names of the hints, with the value of each.
-    pub fn entries(&self) -> [(&'static str, Option<u32>); 16] {
+    pub fn entries(&self) -> [(&'static str, Option<u32>); 17] {
         [
             ("occupancy", self.occupancy),
             ("num_ctas", self.num_ctas),
@@ -289,6 +291,7 @@ impl FuncHints {
             ("cluster", self.cluster),
             ("split", self.split),
             ("among", self.among),
+            ("programs", self.programs),
             ("sharing", self.sharing),
             ("timeline", self.timeline),
             ("exchange_bytes", self.exchange_bytes),
@@ -311,6 +314,7 @@ impl FuncHints {
             "cluster" => &mut self.cluster,
             "split" => &mut self.split,
             "among" => &mut self.among,
+            "programs" => &mut self.programs,
             "sharing" => &mut self.sharing,
             "timeline" => &mut self.timeline,
             "exchange_bytes" => &mut self.exchange_bytes,

@@ -193,7 +193,7 @@ pub struct TensorMapPlan {
 /// How a kernel is launched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchFacts {
-    /// Threads of a block.
+    /// Threads of a block, or of a program of one ([`GridRule::programs`]).
     pub threads: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
@@ -205,6 +205,15 @@ pub struct LaunchFacts {
     pub grid: GridRule,
     /// True when the kernel waits itself for its predecessor in the stream (`griddepcontrol.wait`), so that it may start early.
     pub overlaps_predecessor: bool,
+}
+
+impl LaunchFacts {
+    /// The launched grid and the threads of a block; `None` where they are beyond what a grid can be.
+    pub fn physical(&self, asked: [u32; 3], multiprocessors: u32) -> Option<([u32; 3], [u32; 3])> {
+        let grid = self.grid.physical(asked, multiprocessors, self.cluster)?;
+        let [x, y, z] = self.threads;
+        Some((grid, [x.checked_mul(self.grid.together(asked, multiprocessors))?, y, z]))
+    }
 }
 
 impl Default for LaunchFacts {
@@ -255,11 +264,14 @@ pub struct GridRule {
     pub fills: bool,
     /// More are launched along x than are asked for, where that makes whole clusters. The kernel knows them by [`HiddenParam::Grid`].
     pub whole_clusters: bool,
+    /// A launched block takes up to so many neighbours along x of the user's: programs of it, which have threads of their own. The kernel knows how many
+    /// by the threads that it is launched with, and which were asked for by [`HiddenParam::Grid`].
+    pub programs: u32,
 }
 
 impl Default for GridRule {
     fn default() -> GridRule {
-        GridRule { blocks: [1; 3], per_multiprocessor: None, fills: false, whole_clusters: false }
+        GridRule { blocks: [1; 3], per_multiprocessor: None, fills: false, whole_clusters: false, programs: 1 }
     }
 }
 
@@ -270,6 +282,7 @@ impl GridRule {
         for (axis, blocks) in grid.iter_mut().enumerate() {
             *blocks = asked[axis].checked_mul(self.blocks[axis])?;
         }
+        grid[0] = grid[0].div_ceil(self.together(asked, multiprocessors));
         if let Some(cluster) = cluster.filter(|_| self.whole_clusters) {
             grid[0] = grid[0].checked_next_multiple_of(cluster[0])?;
         }
@@ -280,7 +293,19 @@ impl GridRule {
         let wanted = if self.fills { resident } else { wanted.next_multiple_of(unit).min(resident) };
         Some([u32::try_from(wanted).ok()?, 1, 1])
     }
+
+    /// The user's blocks that each launched one takes: one while all that are asked for are resident at once, and where most places would be empty.
+    pub fn together(&self, asked: [u32; 3], multiprocessors: u32) -> u32 {
+        let all: u64 = asked.iter().map(|&blocks| u64::from(blocks)).product();
+        let many = all > u64::from(multiprocessors) * u64::from(MOST_RESIDENT);
+        let fits = |together: &u32| asked[0].is_multiple_of(*together) || asked[0] >= 8 * together;
+        let halves = std::iter::successors(Some(self.programs), |together| Some(together / 2).filter(|&half| half > 0));
+        halves.filter(|_| many).find(fits).unwrap_or(1)
+    }
 }
+
+/// Blocks that a multiprocessor holds at once, on every architecture with programs of blocks.
+const MOST_RESIDENT: u32 = 32;
 
 #[cfg(test)]
 mod tests {
@@ -300,5 +325,19 @@ mod tests {
         let pairs = GridRule { whole_clusters: true, ..GridRule::default() };
         assert_eq!(pairs.physical([5, 2, 1], 132, Some([2, 1, 1])), Some([6, 2, 1]));
         assert_eq!(pairs.physical([u32::MAX, 1, 1], 132, Some([2, 1, 1])), None);
+    }
+
+    #[test]
+    fn programs_lie_side_by_side_where_there_are_many() {
+        let rule = GridRule { programs: 4, ..GridRule::default() };
+        let launched = |asked| LaunchFacts { threads: [32, 1, 1], grid: rule, ..LaunchFacts::default() }.physical(asked, 132);
+        assert_eq!(launched([132 * 32, 1, 1]), Some(([132 * 32, 1, 1], [32, 1, 1])));
+        assert_eq!(launched([132 * 32 + 1, 1, 1]), Some(([132 * 8 + 1, 1, 1], [128, 1, 1])));
+        // Few along x, many along the others.
+        assert_eq!(launched([1, 100_000, 1]), Some(([1, 100_000, 1], [32, 1, 1])));
+        assert_eq!(launched([2, 100_000, 1]), Some(([1, 100_000, 1], [64, 1, 1])));
+        assert_eq!(launched([3, 100_000, 1]), Some(([3, 100_000, 1], [32, 1, 1])));
+        assert_eq!(launched([4, 100_000, 1]), Some(([1, 100_000, 1], [128, 1, 1])));
+        assert_eq!(launched([0, 100_000, 1]), Some(([0, 100_000, 1], [32, 1, 1])));
     }
 }

@@ -18,6 +18,9 @@ use crate::image::{GridRule, HiddenParam, KernelImage, LaunchFacts, TensorMapPla
 pub fn launch_notes(image: &KernelImage) -> String {
     let LaunchFacts { threads, shared_bytes, cluster, tiles, grid, overlaps_predecessor } = &image.launch;
     let mut text = format!("launch {}: {} threads a block", image.entry, by(threads));
+    if grid.programs > 1 {
+        let _ = write!(text, ", or 2 to {} times as many for so many neighbours along x of the blocks that were asked for", grid.programs);
+    }
     if *shared_bytes > 0 {
         let _ = write!(text, ", {shared_bytes} bytes of dynamic shared memory");
     }
@@ -178,7 +181,7 @@ mod tests {
             entry: "scale".to_owned(),
             target: "sm_90a".to_owned(),
             code: ImageCode::Ptx(String::new()),
-            abi: Abi { params: vec![param("x", &array), param("factor", &scalar)] },
+            abi: Abi { params: vec![param("x", &array), param("factor", &scalar)], stated: Vec::new() },
             hidden: vec![HiddenParam::TensorMap(plan), HiddenParam::Grid],
             launch: LaunchFacts {
                 threads: [384, 1, 1],

@@ -40,7 +40,7 @@ mod types;
 pub mod uniformity;
 mod verify;
 
-pub use abi::{Abi, AbiParam, IndexType, ParamKind, item_name};
+pub use abi::{Abi, AbiParam, IndexType, ParamKind, Stated, item_name};
 pub use bug::{bug_found, caught};
 pub use constant::{Const, ConstData};
 pub use diag::{Diagnostic, Label, Reproducer, Severity, Source, SourceId, SourceMap, Span};

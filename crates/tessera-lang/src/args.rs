@@ -59,6 +59,15 @@ pub enum ArgType {
     Scalar(DType),
     /// A value known now.
     Const(ConstValue),
+    /// An array or a scalar of which more is known, in block programs.
+    Stated {
+        /// Which.
+        of: Box<ArgType>,
+        /// What the scalar, or the array's size along the axis of unit stride, is at most.
+        most: Option<i64>,
+        /// The argument before it that is an array of the same sizes and strides.
+        like: Option<String>,
+    },
 }
 
 impl ArgType {
@@ -83,14 +92,16 @@ impl ArgType {
 /// Bytes of whole vectors.
 const VECTOR_BYTES: u32 = 16;
 
+/// Elements of a vector at most.
+const VECTOR: i64 = 16;
+
+/// The smallest tile for which sizes within it are told apart: narrower ones are a vector or two a thread anyway.
+const LEAST_TILE: i64 = 512;
+
 /// States what is known anyway of lines that are no whole vectors: sizes and strides that are constants of the kernel, as the length of its rows is.
 /// Rows of different arrays are then known to begin alike. `lies` gives the sizes and strides of each array, by its place among the arguments.
 pub fn state_odd_lines(args: &mut [(String, ArgType)], lies: impl Fn(usize) -> Option<[Vec<i64>; 2]>) {
-    let number = |(_, ty): &(String, ArgType)| match ty {
-        ArgType::Const(ConstValue::Int(number)) => Some(*number),
-        _ => None,
-    };
-    let constants: Vec<i64> = args.iter().filter_map(number).filter(|&number| number > 1).collect();
+    let constants = constants(args);
     for (place, (_, ty)) in args.iter_mut().enumerate() {
         let ArgType::Array { shape, strides, lines, .. } = ty else { continue };
         let Some([sizes, steps]) = lies(place).filter(|_| *lines < VECTOR_BYTES) else { continue };
@@ -105,6 +116,56 @@ pub fn state_odd_lines(args: &mut [(String, ArgType)], lies: impl Fn(usize) -> O
             }
         }
     }
+}
+
+/// States of a block program's arguments what lets its tiles begin where vectors do, and end where arrays do: which arrays with lines that are no whole
+/// vectors have the same sizes and strides, and where a constant of the kernel is the next power of two of a line or a number, as a tile that is wide
+/// enough for a row, in which eighth of it they end. `lies` is as for [`state_odd_lines`]; `numbers` gives the integers that are passed at launch.
+pub fn state_rows(
+    args: &mut [(String, ArgType)],
+    lies: impl Fn(usize) -> Option<[Vec<i64>; 2]>,
+    numbers: impl Fn(usize) -> Option<i64>,
+) {
+    let constants = constants(args);
+    let within = |number: i64| {
+        let tile = u64::try_from(number).ok()?.checked_next_power_of_two()? as i64;
+        // Rows that begin anywhere take room up to the vector that they begin in.
+        let room = if number % VECTOR == 0 { 0 } else { VECTOR - 1 };
+        let most = (number + room) as u64;
+        let most = most.next_multiple_of((tile as u64 / 8).max(1)) as i64 - room;
+        (tile >= LEAST_TILE && most < tile - room && constants.contains(&tile)).then_some(most)
+    };
+    let mut odd: Vec<(String, [Vec<i64>; 2], IndexType)> = Vec::new();
+    for (place, (name, ty)) in args.iter_mut().enumerate() {
+        let (mut most, mut like) = (None, None);
+        match ty {
+            ArgType::Array { shape, strides, lines, index, .. } => {
+                let Some([sizes, steps]) = lies(place) else { continue };
+                let line = strides.iter().position(|stride| *stride == Extent::Static(1));
+                let open = line.filter(|&axis| shape[axis] == Extent::Dynamic);
+                most = open.and_then(|axis| within(sizes[axis]));
+                if *lines < VECTOR_BYTES {
+                    let form = ([sizes, steps], *index);
+                    like = odd.iter().find(|(_, lies, index)| (lies, index) == (&form.0, &form.1)).map(|(name, ..)| name.clone());
+                    odd.push((name.clone(), form.0, form.1));
+                }
+            }
+            ArgType::Scalar(dtype) if dtype.is_integer() => most = numbers(place).and_then(within),
+            _ => {}
+        }
+        if most.is_some() || like.is_some() {
+            *ty = ArgType::Stated { of: Box::new(ty.clone()), most, like };
+        }
+    }
+}
+
+/// The integers among a kernel's constants that may be the length of something.
+fn constants(args: &[(String, ArgType)]) -> Vec<i64> {
+    let number = |(_, ty): &(String, ArgType)| match ty {
+        ArgType::Const(ConstValue::Int(number)) => Some(*number),
+        _ => None,
+    };
+    args.iter().filter_map(number).filter(|&number| number > 1).collect()
 }
 
 /// Options of [`crate::lower`].

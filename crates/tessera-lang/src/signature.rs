@@ -273,6 +273,7 @@ impl Binder {
             (Spec::Tensor { .. }, ArgType::Const(value)) => refuse("an array", &Fixed::of(value).describe()),
             (Spec::Tensor { .. }, ArgType::Scalar(_)) => refuse("an array", "a scalar"),
             (_, ArgType::List { .. }) => refuse("an array or a scalar", "a list of arrays"),
+            (_, ArgType::Stated { .. }) => refuse("an array or a scalar", "one of which more is stated, as block programs use"),
             (_, ArgType::Tuple(_)) => refuse("an array or a scalar", "a tuple of arrays"),
             (Spec::Any, ArgType::Array { .. }) => Err(Box::new(
                 Diagnostic::error(id::ARGUMENT_KIND, span, format!("`{name}` takes a scalar, not an array"))

@@ -4,7 +4,7 @@
 //! arrays share nothing with what is written) and what its symbols say (`K` is one number, wherever it occurs). Each assumption is verified here
 //! against the arguments; what does not hold is a diagnostic that names both sides. The result is the flat argument list.
 
-use tessera_ir::{AbiParam, Diagnostic, Extent, IndexType, ParamKind, Span};
+use tessera_ir::{AbiParam, Diagnostic, Extent, IndexType, ParamKind, Span, Stated};
 use tessera_types::{DType, IntFormat, cast, default_rounding};
 
 use crate::argument::{Argument, Constant, Flat};
@@ -35,6 +35,7 @@ impl<'a, A: Placed> Checker<'a, A> {
             }
         }
         self.symbols(&mut wrong);
+        self.stated(&mut wrong);
         let arrays = |param: &AbiParam| match (&param.kind, self.value(&param.name)) {
             (ParamKind::Array { .. }, Some(Argument::Array(tensor))) => std::slice::from_ref(tensor),
             (ParamKind::List { .. }, Some(Argument::List(items))) => items,
@@ -188,6 +189,7 @@ impl<'a, A: Placed> Checker<'a, A> {
                 {
                     return refuse(format!("`{name}` is {value}, beyond the range of `{dtype}`"));
                 }
+                self.at_most(name, *value)?;
                 Ok(from(*value as u64, DType::I64))
             }
             Argument::Constant(Constant::Bool(value)) => Ok(from(u64::from(*value), DType::B1)),
@@ -205,6 +207,45 @@ impl<'a, A: Placed> Checker<'a, A> {
                 refuse(format!("`{name}` takes a number of type `{dtype}`, not {}", value.describe()))
             }
         }
+    }
+
+    /// What the kernel assumes beside the kinds of its parameters.
+    fn stated(&self, wrong: &mut Vec<Diagnostic>) {
+        for stated in &self.interface.abi.stated {
+            match stated {
+                Stated::Alike { array, other } => {
+                    let (Some(Argument::Array(own)), Some(Argument::Array(first))) = (self.value(array), self.value(other)) else {
+                        continue;
+                    };
+                    let alike = own.sizes() == first.sizes()
+                        && own.steps().iter().zip(first.steps()).zip(own.sizes()).all(|((own, first), &size)| own == first || size <= 1);
+                    if !alike && !(own.has_none() && own.sizes() == first.sizes()) {
+                        let message = format!("`{array}` and `{other}` differ in sizes or strides, the kernel was compiled for two that do not");
+                        wrong.push(self.at(array, "argument-shape", message).help("compile for arrays that differ, without `;like`"));
+                    }
+                }
+                Stated::AtMost { param, .. } => {
+                    // Numbers are looked at where they are taken.
+                    let Some(Argument::Array(array)) = self.value(param) else { continue };
+                    let kind = self.interface.abi.position(param).map(|position| &self.interface.abi.params[position].kind);
+                    let Some(ParamKind::Array { strides, .. }) = kind else { continue };
+                    let line = strides.iter().position(|stride| *stride == Extent::Static(1));
+                    let Some(&size) = line.and_then(|axis| array.sizes().get(axis)) else { continue };
+                    wrong.extend(self.at_most(param, size as i64).err().map(|diagnostic| *diagnostic));
+                }
+            }
+        }
+    }
+
+    /// Refuses a number, or a size, beyond what the kernel was compiled for.
+    fn at_most(&self, name: &str, number: i64) -> Result<(), Box<Diagnostic>> {
+        let of = |stated: &Stated| match stated {
+            Stated::AtMost { param, most } if param == name => Some(*most),
+            Stated::AtMost { .. } | Stated::Alike { .. } => None,
+        };
+        let Some(most) = self.interface.abi.stated.iter().find_map(of).filter(|&most| number > most) else { return Ok(()) };
+        let message = format!("`{name}` is {number}, or has lines of so many elements: the kernel was compiled for {most} at most");
+        Err(Box::new(self.at(name, "argument-scalar", message).help("compile for more, or without `;most`")))
     }
 
     /// Every named axis has one size, and every numbered one its own.
@@ -290,7 +331,7 @@ mod tests {
 
     /// The messages of a check against one parameter.
     fn check<A: Placed>(kind: ParamKind, value: Argument<A>) -> Result<Vec<Flat<A>>, Vec<String>> {
-        let abi = Abi { params: vec![AbiParam { name: "x".into(), kind }] };
+        let abi = Abi { params: vec![AbiParam { name: "x".into(), kind }], stated: Vec::new() };
         let interface = Interface { abi, written: vec![true], ..Interface::default() };
         let outcome = interface.check(&[], &[("x", value)]);
         outcome.map_err(|wrong| wrong.into_iter().map(|diagnostic| diagnostic.message).collect())

@@ -145,7 +145,7 @@ fn resources(
     if has > 0 && needs > has {
         return Err(refuse("bytes of shared memory for a block", needs, has, "use smaller tiles or fewer stages"));
     }
-    let threads: u64 = image.launch.threads.iter().map(|&n| u64::from(n)).product();
+    let threads = image.launch.threads.iter().map(|&n| u64::from(n)).product::<u64>() * u64::from(image.launch.grid.programs);
     let most = device.context().attribute(DeviceAttribute::MaxThreadsPerBlock).map_or(0, i32::unsigned_abs);
     if most > 0 && threads > u64::from(most) {
         return Err(refuse("threads for a block", threads, u64::from(most), "use fewer warps"));

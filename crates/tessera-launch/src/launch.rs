@@ -52,7 +52,7 @@ impl DeviceLaunch {
         let image = kernel.image();
         let facts = &image.launch;
         let multiprocessors = kernel.device().properties().multiprocessors;
-        let grid = facts.grid.physical(asked, multiprocessors, facts.cluster).ok_or_else(|| {
+        let (grid, threads) = facts.physical(asked, multiprocessors).ok_or_else(|| {
             DriverError::Argument(format!("the grid {asked:?} of `{}` is beyond what can be launched", image.entry))
         })?;
         let mut packer = Packer {
@@ -69,7 +69,7 @@ impl DeviceLaunch {
             packer.hidden(hidden, asked, grid)?;
         }
         let Packer { params, maps, own, assertions, timeline, .. } = packer;
-        let (name, block, cluster) = (Arc::from(image.entry.as_str()), dim(facts.threads), facts.cluster.map(dim));
+        let (name, block, cluster) = (Arc::from(image.entry.as_str()), dim(threads), facts.cluster.map(dim));
         Ok(DeviceLaunch { name, params, maps, grid: dim(grid), block, cluster, own, assertions, timeline, kernel })
     }
 

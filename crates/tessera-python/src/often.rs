@@ -58,7 +58,13 @@ impl Form {
                     array(given, &mut words, &mut arrays);
                 }
                 Argument::List(_) => return None,
-                Argument::Constant(value) => constant(value, is_constant(name), &mut words),
+                Argument::Constant(value) => {
+                    constant(value, is_constant(name), &mut words);
+                    // Where a number ends in a tile may be compiled in.
+                    if let ConstValue::Int(number) = value {
+                        words.push(eighth(*number));
+                    }
+                }
             }
         }
         Some(Form(words))
@@ -85,6 +91,12 @@ impl Form {
         }
         Form(words)
     }
+}
+
+/// The end of a number's eighth of the power of two above it.
+fn eighth(number: i64) -> u64 {
+    let Some(tile) = u64::try_from(number).ok().and_then(u64::checked_next_power_of_two) else { return 0 };
+    number.unsigned_abs().next_multiple_of((tile / 8).max(1))
 }
 
 fn text(text: &str, words: &mut Vec<u64>) {

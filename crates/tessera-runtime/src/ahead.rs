@@ -88,7 +88,7 @@ fn collect(name: &str, ty: &ArgType, constants: &mut Vec<(String, Constant)>) {
         ArgType::Tuple(items) => {
             items.iter().enumerate().for_each(|(at, item)| collect(&item_name(name, at), item, constants));
         }
-        ArgType::Array { .. } | ArgType::List { .. } | ArgType::Scalar(_) => {}
+        ArgType::Array { .. } | ArgType::List { .. } | ArgType::Scalar(_) | ArgType::Stated { .. } => {}
     }
 }
 

@@ -1,13 +1,14 @@
 //! From the arguments of a launch to the types that a kernel is compiled for.
 //!
 //! An array is taken with run-time sizes, a unit stride where it has one, and the alignment that it has (up to 16 bytes), so
-//! that launches of other sizes find the same compiled kernel; of lines that are no whole vectors what is a constant of the kernel is known, too.
+//! that launches of other sizes find the same compiled kernel; of lines that are no whole vectors what is a constant of the kernel is known, too, and
+//! of block programs which arrays are alike and in which eighth of a tile rows end ([`state_rows`]).
 //! A number is a constant where the parameter says so and a run-time
 //! scalar elsewhere: integers `i32` (`i64` beyond its range), floats `f32`, truth values `b1`. The items of a tuple come as
 //! arguments of their own, `xs.0` and `xs.1`, each by these rules.
 
 use tessera_ir::{Diagnostic, Extent, Func, IndexType, ParamKind};
-use tessera_lang::{Annotation, ArgType, ConstValue, Kernel, Param, state_odd_lines};
+use tessera_lang::{Annotation, ArgType, ConstValue, Kernel, Param, Style, state_odd_lines, state_rows};
 use tessera_launch::{Placed, within_a_byte};
 use tessera_types::DType;
 
@@ -54,7 +55,17 @@ pub(crate) fn argument_types<A: Placed>(
         })
     };
     let lies: Vec<Option<[Vec<i64>; 2]>> = types.iter().map(lies).collect();
+    let integers = |(name, _): &(String, ArgType)| {
+        args.iter().find_map(|(given, value)| match value {
+            Value::Int(number) if given == name => Some(*number),
+            _ => None,
+        })
+    };
+    let integers: Vec<Option<i64>> = types.iter().map(integers).collect();
     state_odd_lines(&mut types, |place| lies[place].clone());
+    if matches!(kernel.style, Style::Block { .. }) {
+        state_rows(&mut types, |place| lies[place].clone(), |place| integers[place]);
+    }
     if wrong.is_empty() { Ok(types) } else { Err(wrong) }
 }
 

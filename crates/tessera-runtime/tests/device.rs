@@ -61,7 +61,7 @@ fn image(entry: &str, params: Vec<AbiParam>) -> KernelImage {
         entry: entry.into(),
         target: "sm_90a".into(),
         code: ImageCode::Ptx(format!("text of {entry}")),
-        abi: Abi { params },
+        abi: Abi { params, stated: Vec::new() },
         hidden: Vec::new(),
         launch: LaunchFacts { threads: [128, 1, 1], ..LaunchFacts::default() },
     }

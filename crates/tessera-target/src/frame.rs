@@ -147,14 +147,19 @@ impl Lowering<'_> {
                 tessera_ir::Diagnostic::error("target-threads", self.func.span, message).help("ask for fewer warps"),
             ));
         }
-        self.b.limit(Limit::RequiredThreads([threads, 1, 1]));
+        let programs = self.func.hints.programs.unwrap_or(1);
+        let threads = threads * programs;
+        self.b.limit(match programs {
+            1 => Limit::RequiredThreads([threads, 1, 1]),
+            _ => Limit::MaxThreads([threads, 1, 1]),
+        });
         if let Some(blocks) = self.func.hints.blocks_of_cluster() {
             if !self.arch.has_clusters() || blocks > limits.blocks_per_cluster {
                 return Err(self.unsupported(format!("there are no clusters of {blocks} blocks")));
             }
             self.b.limit(Limit::Cluster([blocks, 1, 1]));
         }
-        let resident = self.func.hints.occupancy.unwrap_or(1).min(limits.blocks_per_sm);
+        let resident = (self.func.hints.occupancy.unwrap_or(1) / programs).min(limits.blocks_per_sm);
         self.b.limit(Limit::MinBlocks(resident.clamp(1, (limits.threads_per_sm / threads.max(1)).max(1))));
         Ok(())
     }

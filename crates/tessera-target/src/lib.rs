@@ -168,6 +168,7 @@ fn lower_boxed(module: &Module, func: &Func, arch: Arch) -> Lowered<TargetKernel
             per_multiprocessor: func.hints.persistent,
             fills: has_workspace(func),
             whole_clusters: func.hints.cluster.is_some(),
+            programs: func.hints.programs.unwrap_or(1),
         },
         ..LaunchFacts::default()
     };
@@ -212,6 +213,10 @@ impl Lowering<'_> {
             _ => astray(kind),
         };
         let reg = self.b.special(special);
+        let reg = match self.func.hints.programs {
+            Some(_) if special == Special::CtaidX => self.program_of(reg),
+            _ => reg,
+        };
         let reg = match self.func.hints.shares_of_one() {
             blocks @ 2.. if special == Special::CtaidX => {
                 let blocks = self.b.u32(blocks);

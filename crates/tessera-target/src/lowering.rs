@@ -229,6 +229,9 @@ impl<'m> Lowering<'m> {
 
     /// This thread's number in its team, 0 and up.
     pub(super) fn thread(&mut self) -> Reg {
+        if self.func.hints.programs.is_some() {
+            return self.lane();
+        }
         let thread = self.b.special(Special::TidX);
         match self.team.first_warp {
             0 => thread,
@@ -237,6 +240,14 @@ impl<'m> Lowering<'m> {
                 self.b.sub(Ty::S32, thread, first)
             }
         }
+    }
+
+    /// The place along x of this warp's program, one of those that the block with this number takes.
+    pub(super) fn program_of(&mut self, block: Reg) -> Reg {
+        let (threads, thread, five) = (self.b.special(Special::NtidX), self.b.special(Special::TidX), self.b.u32(5));
+        let (together, own) = (self.b.shr(Ty::U32, threads, five), self.b.shr(Ty::U32, thread, five));
+        let first = self.b.mul(Ty::U32, block, together);
+        self.b.add(Ty::U32, first, own)
     }
 
     /// Waits for all threads of the team.

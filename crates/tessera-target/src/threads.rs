@@ -18,7 +18,7 @@ impl Lowering<'_> {
     /// Numbers of threads, and what lanes hand each other.
     pub(super) fn lanes(&mut self, data: &OpData, kind: &TileOp) -> Lowered<()> {
         let reg: Reg = match kind {
-            TileOp::ThreadId {} => self.b.special(Special::TidX),
+            TileOp::ThreadId {} => self.thread(),
             TileOp::LaneId {} => self.lane(),
             TileOp::Worker {} => self.b.special(Special::CtaidX),
             TileOp::ClusterRank {} => self.b.special(Special::ClusterCtarank),

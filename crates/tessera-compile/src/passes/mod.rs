@@ -17,6 +17,7 @@ pub(crate) mod memory_management;
 mod narrow_integers;
 mod one_counter;
 mod performance_annotation;
+mod program_packing;
 mod register_coalescing;
 mod specialise_abi;
 mod token_order;
@@ -38,12 +39,14 @@ pub const ALL: &[&Pass] = &[
     &token_order::PASS,
     &tile::POINTER_VIEWS,
     &tile::UNIT_AXES,
+    &tile::PRODUCT_PADDING,
     &tile::READ_TOKENS,
     &tile::CODE_SINKING,
     &tile::SINGLE_ROUNDS,
     &tile::LOAD_PORTIONS,
     &tile::WARP_SPECIALIZATION,
     &tile::MULTISTAGE_PIPELINE,
+    &tile::ROW_NARROWING,
     &tile::LINE_ALIGNMENT,
     &tile::CLUSTER_ROWS,
     &tile::MASK_ELISION,
@@ -64,6 +67,7 @@ pub const ALL: &[&Pass] = &[
     &memory_management::PASS,
     &barrier_optimization::PASS,
     &performance_annotation::PASS,
+    &program_packing::PASS,
 ];
 
 /// The passes of a pipeline.

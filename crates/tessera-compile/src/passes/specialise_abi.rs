@@ -1,13 +1,13 @@
-//! `specialise-abi`: sizes and strides that the ABI states are constants. The launcher checks them against the arrays that it is
-//! given, and passes them all the same.
+//! `specialise-abi`: sizes and strides that the ABI states are constants, and those of an array that has another one's sizes and strides are that one's.
+//! The launcher checks them against the arrays that it is given, and passes them all the same.
 
-use tessera_ir::{Changed, Const, Extent, Func, ParamKind, Pass, PassCx, ScheduleOp, Value, bug};
+use tessera_ir::{Changed, Const, Extent, Func, ParamKind, Pass, PassCx, ScheduleOp, Stated, Value, bug};
 
 use tessera_analysis::uses::Uses;
 
 /// ABI specialisation.
 pub(super) const PASS: Pass =
-    Pass { name: "specialise-abi", doc: "Replaces sizes and strides that the ABI states by constants.", run };
+    Pass { name: "specialise-abi", doc: "Replaces sizes and strides that the ABI states by constants, or by those of an array that it says is alike.", run };
 
 fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {
     let uses = Uses::of(func);
@@ -31,8 +31,31 @@ fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {
         replaced.push((arg, func.ops[op].result()));
         constants.push(op);
     }
-    let changed = !constants.is_empty();
+    for (argument, other) in alike(func) {
+        let stated = replaced.iter().any(|(from, _)| *from == argument);
+        if !stated && uses.count(argument) > 0 {
+            // The other one's may be a constant.
+            let known = replaced.iter().find(|(from, _)| *from == other).map_or(other, |&(_, to)| to);
+            replaced.push((argument, known));
+        }
+    }
+    let changed = !replaced.is_empty();
     func.replace_uses(|value| replaced.iter().find(|(from, _)| *from == value).map_or(value, |&(_, to)| to));
     func.blocks[func.body].ops.splice(0..0, constants);
     Changed(changed)
+}
+
+/// Sizes and strides of arrays that others before them have, with those.
+fn alike(func: &Func) -> Vec<(Value, Value)> {
+    let mut pairs = Vec::new();
+    for stated in &func.abi.stated {
+        let Stated::Alike { array, other } = stated else { continue };
+        let place = |name: &str| func.abi.position(name).unwrap_or_else(|| bug!("`{stated}` of a parameter that there is none of"));
+        let [own, other] = [place(array), place(other)];
+        let [first, earlier] = [own, other].map(|position| func.abi.first_argument(position) + 1);
+        let count = func.abi.params[own].kind.argument_count() - 1;
+        let args = func.args();
+        pairs.extend(args[first..first + count].iter().copied().zip(args[earlier..earlier + count].iter().copied()));
+    }
+    pairs
 }

@@ -348,6 +348,13 @@ impl Anchors {
         let divides = |vector: u64| order.first().is_some_and(|&axis| shape[axis].is_multiple_of(vector * 32));
         let narrower = team.vector == VECTOR_BYTES && !divides(team.vector) && divides(team.vector / 2);
         let vector = if narrower { team.vector / 2 } else { team.vector };
+        // A warp that combines over a short row has all of its lanes at it.
+        let row = |fastest: usize| (0..shape.len()).all(|axis| axis == fastest || shape[axis] == 1);
+        let short = |&fastest: &usize| {
+            let few = team.threads == 32 && shape[fastest] < vector * 32 && self.combined.contains_key(&shape.len());
+            (few && self.products.is_empty() && row(fastest)).then(|| shape[fastest].div_ceil(32).next_power_of_two())
+        };
+        let vector = order.first().and_then(short).unwrap_or(vector);
         let layout = Distribution::blocked_warps(shape, order, &warps, vector, team.threads)
             .map_err(|error| NoLayout(error.to_string()))?;
         Ok(Arc::new(layout))

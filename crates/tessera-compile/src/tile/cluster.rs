@@ -11,11 +11,11 @@
 //! nothing behind their loops.
 
 use rustc_hash::FxHashSet;
-use tessera_ir::attrs::{GridAxis, Predicate, RingProducer};
-use tessera_ir::{Block, Builder, Func, Op, OpKind, Plan, Reason, ScheduleOp, Type, Value, bug};
-use tessera_types::{Arch, DType};
+use tessera_ir::attrs::{GridAxis, RingProducer};
+use tessera_ir::{Block, Func, Op, OpKind, Plan, Reason, ScheduleOp, Type, Value, bug};
+use tessera_types::Arch;
 
-use super::numbers::Numbers;
+use super::in_grid::in_grid;
 use super::persistent::Split;
 use super::roles::is_free;
 use super::slots;
@@ -100,24 +100,8 @@ pub(super) fn there_are(plan: &Plan, blocks: u32, arch: Arch) -> Result<(), Reas
 
 /// Has blocks that nobody asked for do nothing behind their loops.
 pub(super) fn guard(func: &mut Func, together: &Together) {
-    let mut ops = func.blocks[func.body].ops.clone();
-    let place = func.blocks[func.body].place_of(together.last);
-    let mut rest = ops.split_off(place + 1);
-    let Some(end) = rest.pop() else { bug!("a body without an end") };
-    let span = func.span;
-    let (inside, otherwise) = (func.new_block(), func.new_block());
-    func.blocks[inside].ops = rest;
-    func.blocks[func.body].ops = ops;
-    let mut b = Builder { block: func.body, span, func };
-    let index = Type::scalar(DType::I32);
-    let x = b.value(ScheduleOp::GetTileBlockId { axis: GridAxis::X }, &[], index.clone());
-    let asked = b.value(ScheduleOp::GetNumTileBlocks { axis: GridAxis::X }, &[], index);
-    let is_asked_for = b.is(x, Predicate::Lt, asked);
-    for block in [inside, otherwise] {
-        b.within(block, |b| b.op(ScheduleOp::Yield {}, &[&[]], []));
-    }
-    b.op_with_regions(ScheduleOp::If {}, &[&[is_asked_for]], [], [inside, otherwise]);
-    func.blocks[func.body].ops.push(end);
+    let behind = func.blocks[func.body].place_of(together.last) + 1;
+    in_grid(func, behind);
 }
 
 /// Loads and pure operations, in loops or not.

@@ -4,10 +4,12 @@
 //! |---|---|---|
 //! | `pointer-views` ([`blocks`]) | tiles of pointers that cover a block of an array | views |
 //! | `unit-axes` ([`flatten`]) | products and loads with axes of extent 1 | the same without |
+//! | `product-padding` ([`padded`]) | products of fewer rows, columns or steps than their instruction has | products of so many |
 //! | `read-tokens` ([`tokens`]) | tokens of reads that order nothing | nothing |
 //! | `code-sinking` ([`sink`]) | what only a branch uses | a part of the branch |
 //! | `single-rounds` ([`rounds`]) | a product of warpgroups that stands in no loop | a loop of one round |
 //! | `load-portions` ([`portions`]) | a tile that is loaded behind a product's loop | tiles as wide as the loop's left factor |
+//! | `row-narrowing` ([`narrow`]) | tiles of rows that are wider than their arrays | tiles of so many columns as these have at most |
 //! | `line-alignment` ([`lines`]) | tiles of rows whose lines are no whole vectors | tiles that begin at whole vectors |
 //! | `warp-specialization` ([`roles`]) | products of warpgroups in counted loops | a plan: warps that load, warps that multiply |
 //! | `multistage-pipeline` ([`stages`]) | other products in counted loops | a plan: all warps copy ahead of what they multiply |
@@ -25,7 +27,7 @@
 //! | `rematerialization` ([`again`]) | wide numbers that are held while a block reduces | the narrow ones that they are made of |
 //! | `occupancy` ([`residence`]) | a block that combines over rows | how many of it shall be resident |
 //!
-//! The first seven put a function into the forms that the next know. Of the three that plan, the first that can gives the function its plan
+//! The first nine put a function into the forms that the next know. Of the three that plan, the first that can gives the function its plan
 //! ([`tessera_ir::plan`]), unless it has one by hand. `pipelining` alone carries plans out, and makes the function `staged`: its roles, rings
 //! and copies are there, its tiles have no layouts yet. [`feed`], [`slots`] and [`queue`] have what it builds from;
 //! [`outer`](tessera_analysis::outer) and [`spread`] say how factors lie that threads multiply by themselves. Before the plan [`strips`]
@@ -57,13 +59,16 @@ mod feed;
 mod flatten;
 mod forecast;
 mod guard;
+mod in_grid;
 mod infer;
 mod late;
 mod left;
 mod lines;
+mod narrow;
 mod numbers;
 mod order;
 mod overlap;
+mod padded;
 mod peel;
 mod persistent;
 mod pool;
@@ -94,6 +99,7 @@ use tessera_ir::{Block, Changed, Diagnostic, Func, Level, Op, OpKind, Pass, Pass
 pub use anchors::Units;
 pub use forecast::Forecast;
 pub(crate) use forecast::forecasts;
+pub(crate) use in_grid::in_grid;
 pub use remark::{Remark, Remarks};
 pub(crate) use search::{Candidate, candidates, time_of};
 pub use search::{Launch, Time};
@@ -108,6 +114,15 @@ pub(crate) const UNIT_AXES: Pass = Pass {
     name: "unit-axes",
     doc: "Drops axes of extent 1 from matrix products, and loads single elements as scalars.",
     run: |func, _| of_blocks(func, flatten::flatten),
+};
+
+pub(crate) const PRODUCT_PADDING: Pass = Pass {
+    name: "product-padding",
+    doc: "Pads products of fewer rows, columns or steps than a warp's instruction has with zeros.",
+    run: |func, cx| match cx.needs_target(PRODUCT_PADDING.name, func) {
+        Some(arch) => of_blocks(func, |func| padded::pad(func, arch)),
+        None => Changed(false),
+    },
 };
 
 pub(crate) const READ_TOKENS: Pass = Pass {
@@ -164,25 +179,16 @@ pub(crate) const CLUSTER_ROWS: Pass = Pass {
     },
 };
 
+pub(crate) const ROW_NARROWING: Pass = Pass {
+    name: "row-narrowing",
+    doc: "Has the tiles of rows end where their arrays do at most.",
+    run: |func, cx| of_rows(func, cx, narrow::narrow),
+};
+
 pub(crate) const LINE_ALIGNMENT: Pass = Pass {
     name: "line-alignment",
     doc: "Has the tiles of rows begin at whole vectors, where lines of their arrays do not.",
-    run: |func, cx| {
-        if func.level != Level::Schedule || func.plan.is_some() {
-            return Changed(false);
-        }
-        let mut aligned = func.clone();
-        match lines::align(&mut aligned) {
-            Ok(()) => {
-                *func = aligned;
-                Changed(true)
-            }
-            Err(reason) => {
-                cx.refusals.push(Reason { span: reason.span.or(Some(func.span)), ..reason });
-                Changed(false)
-            }
-        }
-    },
+    run: |func, cx| of_rows(func, cx, lines::align),
 };
 
 pub(crate) const MASK_ELISION: Pass = Pass {
@@ -266,6 +272,24 @@ pub(crate) const OCCUPANCY: Pass = Pass {
 /// Changes a block program that nothing has staged.
 fn of_blocks(func: &mut Func, change: impl FnOnce(&mut Func) -> Changed) -> Changed {
     if func.level == Level::Schedule { change(func) } else { Changed(false) }
+}
+
+/// Changes the tiles of a block program that nothing has planned, or says why not.
+fn of_rows(func: &mut Func, cx: &mut PassCx<'_>, change: impl FnOnce(&mut Func) -> Result<(), Reason>) -> Changed {
+    if func.level != Level::Schedule || func.plan.is_some() {
+        return Changed(false);
+    }
+    let mut changed = func.clone();
+    match change(&mut changed) {
+        Ok(()) => {
+            *func = changed;
+            Changed(true)
+        }
+        Err(reason) => {
+            cx.refusals.push(Reason { span: reason.span.or(Some(func.span)), ..reason });
+            Changed(false)
+        }
+    }
 }
 
 /// Changes a program of threads.

@@ -18,6 +18,9 @@ const BYTES: (usize, usize) = (32, 64);
 /// Elements a thread of that tile, at least and at most.
 const ELEMENTS: (usize, usize) = (8, 32);
 
+/// Elements of a row that a warp holds in a loop.
+const ROW: usize = 1024;
+
 /// Elements a thread of the largest accumulator, in blocks that multiply matrices.
 const ACCUMULATOR: usize = 64;
 
@@ -27,13 +30,13 @@ pub(super) fn warps(func: &Func) -> u32 {
         return warps.clamp(1, 32);
     }
     let (mut tile, mut accumulator) = (0, 0);
-    let (mut combines, mut loops) = (false, false);
+    let (mut combines, mut loops, mut rows) = (false, false, true);
     for op in func.linked_ops() {
         let data = &func.ops[op];
-        let largest =
-            data.results.iter().chain(&data.operands).filter_map(|&value| func.ty(value).as_tile()).map(|tile| tile.len());
+        let tiles = || data.results.iter().chain(&data.operands).filter_map(|&value| func.ty(value).as_tile());
+        rows &= tiles().all(|tile| tile.shape.iter().filter(|&&extent| extent > 1).count() <= 1);
         // An operation on no tile moves nothing.
-        let largest = largest.max().unwrap_or(0);
+        let largest = tiles().map(|tile| tile.len()).max().unwrap_or(0);
         match &data.kind {
             OpKind::Schedule(ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFSparse {}) => {
                 accumulator = accumulator.max(func.ty(data.result()).the_tile().len());
@@ -49,14 +52,15 @@ pub(super) fn warps(func: &Func) -> u32 {
         // Of products it says what a plan is made of.
         (0, Some(warps)) => 32 * warps.clamp(1, 32) as usize,
         (0, None) => {
-            let bytes = if combines && !loops { BYTES.1 } else { BYTES.0 };
+            // In a loop threads meet again and again: more of them at once, but for rows that a warp holds.
+            let alone = combines && (!loops || rows && tile <= ROW);
+            let bytes = if alone { BYTES.1 } else { BYTES.0 };
             let elements = (bytes * 8 / widest_held(func) as usize).clamp(ELEMENTS.0, ELEMENTS.1);
             let threads = (tile / elements).next_power_of_two();
             // Half as many more a thread are better than a quarter of the threads idle.
             let threads = if tile <= threads / 2 * elements * 3 / 2 { threads / 2 } else { threads };
-            // In a loop threads meet again and again: more of them at once.
             let most = if tile > 16 * 1024 || loops { 1024 } else { 512 };
-            threads.clamp(if combines && !loops { 32 } else { 128 }, most)
+            threads.clamp(if alone { 32 } else { 128 }, most)
         }
         (accumulator, _) => (accumulator / ACCUMULATOR).clamp(128, 256),
     };

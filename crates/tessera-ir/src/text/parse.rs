@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_layout::Distribution;
 
-use crate::abi::{Abi, AbiParam, IndexType, ParamKind};
+use crate::abi::{Abi, AbiParam, IndexType, ParamKind, Stated};
 use crate::attrs::Attr;
 use crate::constant::Const;
 use crate::diag::{Diagnostic, SourceId, Span};
@@ -370,7 +370,11 @@ impl<'a> FuncParser<'_, 'a> {
     fn header(&mut self) -> Parsed<()> {
         if self.cursor.eat_word("abi") {
             let params = self.cursor.list("(", ")", abi_param)?;
-            self.func.abi = Abi { params };
+            let mut stated = Vec::new();
+            if self.cursor.eat_word("stated") {
+                stated = self.cursor.list("(", ")", |cursor| a_stated(cursor, &params))?;
+            }
+            self.func.abi = Abi { params, stated };
         }
         if self.cursor.eat_word("hints") {
             let hints = self.cursor.list("(", ")", |c| {
@@ -721,6 +725,29 @@ fn index_type(cursor: &mut Cursor<'_>) -> Parsed<IndexType> {
     } else {
         Err(cursor.unexpected("`i32` or `i64`"))
     }
+}
+
+/// What is assumed of parameters: `y = x` of two arrays, the earlier one last, or `x <= 5120`.
+fn a_stated(cursor: &mut Cursor<'_>, params: &[AbiParam]) -> Parsed<Stated> {
+    let array = |param: &AbiParam| matches!(param.kind, ParamKind::Array { .. });
+    let named = |cursor: &mut Cursor<'_>| -> Parsed<usize> {
+        let start = cursor.offset();
+        let name = cursor.expect_word("a parameter")?.to_string();
+        let found = params.iter().position(|param| param.name == name);
+        let wrong = || Box::new(Diagnostic::error("ir-syntax", cursor.span_from(start), format!("there is no parameter `{name}`")));
+        found.ok_or_else(wrong)
+    };
+    let param = named(cursor)?;
+    let name = params[param].name.clone();
+    if cursor.eat("<=") {
+        return Ok(Stated::AtMost { param: name, most: cursor.integer()? });
+    }
+    cursor.expect("=")?;
+    let other = named(cursor)?;
+    if other >= param || !array(&params[param]) || !array(&params[other]) {
+        return Err(cursor.unexpected("an array before this one"));
+    }
+    Ok(Stated::Alike { array: name, other: params[other].name.clone() })
 }
 
 fn abi_param(cursor: &mut Cursor<'_>) -> Parsed<AbiParam> {

@@ -106,6 +106,10 @@ impl<'f> Printer<'f> {
             self.out.push_str(&abi_text(param));
         }
         self.out.push(')');
+        if !func.abi.stated.is_empty() {
+            let stated: Vec<String> = func.abi.stated.iter().map(ToString::to_string).collect();
+            self.out.push_str(&format!(" stated({})", stated.join(", ")));
+        }
         let hints: Vec<String> =
             func.hints.entries().iter().filter_map(|(name, value)| value.map(|value| format!("{name}={value}"))).collect();
         if !hints.is_empty() {

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tessera_ir::attrs::Assumption;
 use tessera_ir::{
-    AbiParam, Diagnostic, Extent, Func, IndexType, Level, Module, ParamKind, ScheduleOp, Shape, Span, TensorViewType, Type,
+    AbiParam, Diagnostic, Extent, Func, IndexType, Level, Module, ParamKind, ScheduleOp, Shape, Span, Stated, TensorViewType, Type,
     item_name,
 };
 
@@ -175,6 +175,13 @@ impl Lowerer<'_> {
         // A dot in a value's name is the text form's own.
         let label = name.replace('.', "_");
         match arg {
+            ArgType::Stated { of, most, like } => {
+                let value = self.argument(param, name, of)?;
+                let stated = &mut self.func.abi.stated;
+                stated.extend(most.map(|most| Stated::AtMost { param: name.to_owned(), most }));
+                stated.extend(like.clone().map(|other| Stated::Alike { array: name.to_owned(), other }));
+                Ok(value)
+            }
             ArgType::Const(value) => Ok(const_value(value)),
             ArgType::Tuple(items) => {
                 match param.annotation {
@@ -313,6 +320,7 @@ fn describe(arg: &ArgType) -> &'static str {
         ArgType::Tuple(_) => "a tuple",
         ArgType::Scalar(_) => "a run-time scalar",
         ArgType::Const(_) => "a constant",
+        ArgType::Stated { of, .. } => describe(of),
     }
 }
 

@@ -36,6 +36,16 @@ fn one(scanner: &mut Scanner, name: &str, depth: usize) -> Parsed<ArgType> {
     }
     match scanner.dtype_word() {
         Some(dtype) if scanner.at("[") => array_type(scanner, dtype),
+        Some(dtype) if dtype.is_integer() && scanner.take(";") => {
+            let start = scanner.mark();
+            match &*scanner.word() {
+                "most" => Ok(stated(ArgType::Scalar(dtype), Some(most(scanner)?), None)),
+                option => {
+                    let message = format!("`{option}` is not an option of a number's type");
+                    Err(scanner.error(start, message).help("write `;most=1024`").into())
+                }
+            }
+        }
         Some(dtype) => Ok(ArgType::Scalar(dtype)),
         None if scanner.word_then("[") => {
             let word = scanner.word();
@@ -54,7 +64,7 @@ fn tuple_type(items: Vec<ArgType>) -> ArgType {
     let constant = |item: &ArgType| match item {
         ArgType::Const(value) => Some(value.clone()),
         ArgType::Scalar(dtype) => Some(ConstValue::DType(*dtype)),
-        ArgType::Array { .. } | ArgType::List { .. } | ArgType::Tuple(_) => None,
+        ArgType::Array { .. } | ArgType::List { .. } | ArgType::Tuple(_) | ArgType::Stated { .. } => None,
     };
     match items.iter().map(constant).collect() {
         Some(constants) => ArgType::Const(ConstValue::Tuple(constants)),
@@ -105,6 +115,7 @@ fn array_type(scanner: &mut Scanner, dtype: DType) -> Parsed<ArgType> {
     let shape: Vec<Extent> = scanner.extents()?.into_iter().map(|(_, extent)| extent).collect();
     let (mut align, mut lines, mut index) = (16_u32, None, IndexType::I32);
     let mut written: Option<Vec<Extent>> = None;
+    let (mut at_most, mut like) = (None, None);
     let mut given: Vec<String> = Vec::new();
     while scanner.take(";") {
         let start = scanner.mark();
@@ -116,6 +127,11 @@ fn array_type(scanner: &mut Scanner, dtype: DType) -> Parsed<ArgType> {
         match option.as_str() {
             "align" => align = alignment(scanner)?,
             "lines" => lines = Some(alignment(scanner)?),
+            "most" => at_most = Some(most(scanner)?),
+            "like" => {
+                scanner.expect("=")?;
+                like = Some(scanner.word());
+            }
             "index" => {
                 scanner.expect("=")?;
                 let at = scanner.mark();
@@ -139,14 +155,15 @@ fn array_type(scanner: &mut Scanner, dtype: DType) -> Parsed<ArgType> {
                 let message = format!("`{option}` is not an option of an array's type");
                 return Err(scanner
                     .error(start, message)
-                    .help("write `;align=16`, `;lines=16`, `;index=64` or `;strides=[?,1]`")
+                    .help("write `;align=16`, `;lines=16`, `;index=64`, `;strides=[?,1]`, `;most=1024` or `;like=x`")
                     .into());
             }
         }
     }
     let lines = lines.unwrap_or(align);
     if let Some(strides) = written {
-        return Ok(ArgType::Array { dtype, shape: shape.into(), strides: strides.into(), align, lines, index, disjoint: true });
+        let of = ArgType::Array { dtype, shape: shape.into(), strides: strides.into(), align, lines, index, disjoint: true };
+        return Ok(stated(of, at_most, like));
     }
     // Row-major: a stride is known while all sizes inside it are.
     let mut strides = vec![Extent::Dynamic; shape.len()];
@@ -159,7 +176,19 @@ fn array_type(scanner: &mut Scanner, dtype: DType) -> Parsed<ArgType> {
             Extent::Dynamic => None,
         };
     }
-    Ok(ArgType::Array { dtype, shape: shape.into(), strides: strides.into(), align, lines, index, disjoint: true })
+    let of = ArgType::Array { dtype, shape: shape.into(), strides: strides.into(), align, lines, index, disjoint: true };
+    Ok(stated(of, at_most, like))
+}
+
+fn stated(of: ArgType, most: Option<i64>, like: Option<String>) -> ArgType {
+    if most.is_none() && like.is_none() { of } else { ArgType::Stated { of: Box::new(of), most, like } }
+}
+
+/// `=1024`: a number.
+fn most(scanner: &mut Scanner) -> Parsed<i64> {
+    scanner.expect("=")?;
+    let at = scanner.mark();
+    i64::try_from(scanner.unsigned()?).map_err(|_| scanner.error(at, "so large is no size").into())
 }
 
 /// `=16`: bytes.

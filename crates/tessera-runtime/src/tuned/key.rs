@@ -5,6 +5,7 @@
 //! The kernel's part is a hash of its text without choices: Graph IR of a declarative kernel, Schedule or Tile IR without optimisation of another
 //! one. A comment changes nothing, a constant does. What can be chosen among is hashed too: another space is another question.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use tessera_compile::CompileOptions;
@@ -85,7 +86,7 @@ impl Site<'_> {
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
     /// What a launch with these arguments compiles for.
-    pub(super) types: std::borrow::Cow<'a, [(String, ArgType)]>,
+    pub(super) types: Cow<'a, [(String, ArgType)]>,
     /// Sizes of arrays, by name.
     sizes: Vec<(String, Vec<u64>)>,
     /// Other arguments, as classes or as they are.
@@ -107,7 +108,7 @@ impl<'a> Question<'a> {
                 other => others.push((name.to_string(), other.constant().map_or_else(String::new, |value| constant(&value)))),
             }
         }
-        Question { types: types.into(), sizes, others }
+        Question { types: plain(types), sizes, others }
     }
 
     /// The arguments of launches that types speak of; `None` where a size is left open.
@@ -136,6 +137,18 @@ impl<'a> Question<'a> {
         });
         Some(Question { types: launched.into(), sizes, others })
     }
+}
+
+/// The types without what is stated beside them, which sizes say.
+fn plain(types: &[(String, ArgType)]) -> Cow<'_, [(String, ArgType)]> {
+    if !types.iter().any(|(_, ty)| matches!(ty, ArgType::Stated { .. })) {
+        return types.into();
+    }
+    let of = |(name, ty): &(String, ArgType)| match ty {
+        ArgType::Stated { of, .. } => (name.clone(), (**of).clone()),
+        ty => (name.clone(), ty.clone()),
+    };
+    types.iter().map(of).collect::<Vec<_>>().into()
 }
 
 fn extents(shape: &[usize]) -> Vec<u64> {

@@ -187,7 +187,7 @@ impl Columns {
         found.unwrap_or_else(|| bug!("columns that come from nowhere"))
     }
 
-    /// Makes rows wider; where there is a shift, which the function has before its first access, columns begin as many elements later in their tiles.
+    /// Makes rows wider, or narrower where nobody asks for the columns that go; where there is a shift, which the function has before its first access, columns begin as many elements later in their tiles.
     ///
     /// # Errors
     /// What they are accessed by does not say where they lie, or something would see what lies beside a row.
@@ -232,8 +232,10 @@ impl Columns {
                 ahead.insert(op, made);
             }
         }
-        for &op in &self.reductions {
-            ahead.insert(op, self.mask(func, op, count, shift));
+        if count > self.count || shift.is_some() {
+            for &op in &self.reductions {
+                ahead.insert(op, self.mask(func, op, count, shift));
+            }
         }
         let body = func.body;
         put_ahead(func, body, &mut ahead);

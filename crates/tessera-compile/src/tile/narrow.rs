@@ -1,0 +1,293 @@
+//! Rows that end far before their tiles do: tiles of so many columns as their arrays have at most.
+//!
+//! ```text
+//! %v = load %x, [%i, 0] : tile<1x8192xbf16>, padded by -inf          %v = load %x, [%i, 0] : tile<1x5120xbf16>
+//! %m = reduce max [%v] : tile<1xf32>                    x <= 5120    %m = reduce max [%v] : tile<1xf32>
+//! %e = exp (subf %v, broadcast %m)                      ->           %e = exp (subf %v, broadcast %m)
+//! %s = reduce add [%e] : tile<1xf32>                                 %s = reduce add [%e] : tile<1xf32>
+//! ```
+//!
+//! Tiles of kernels are powers of two, rows are not: a row of 4097 elements makes threads compute, hold and reduce 8192. What lies behind the end of all
+//! arrays is known when a kernel is compiled, up to what is the same in a whole row: it is padding, and what is computed of that ([`Beyond`]). A sum may
+//! leave zeros out, a maximum combines the one number that stands there with what it has of the others, and no store writes it.
+//!
+//! A launch says in which eighth of a tile rows end ([`tessera_ir::Stated`]), so that few variants of a kernel serve all of them.
+
+use rustc_hash::FxHashMap;
+use tessera_ir::attrs::{Combine, Predicate, Signedness};
+use tessera_ir::{Const, Extent, Func, Op, OpKind, Padding, Reason, ScheduleOp, Type, Value, bug};
+use tessera_types::{DType, FloatFormat};
+
+use super::roles::is_product;
+use super::strips;
+use crate::facts::Facts;
+use crate::fold;
+use crate::rewrite::{drop_dead, make};
+
+/// A tile becomes narrower by such a part of it at least: threads have whole vectors anyway.
+const EIGHTHS: u64 = 8;
+
+/// What a tile has in the columns behind the ends of all arrays.
+#[derive(Clone, Debug, PartialEq)]
+enum Beyond {
+    /// The same everywhere.
+    Number(Const),
+    /// The numbers of columns: these from the first such column on.
+    Columns,
+    /// What the row has in all of its columns; nothing else is known.
+    Row,
+    /// Anything.
+    Unknown,
+}
+
+/// Has tiles of rows end where their arrays do at most.
+///
+/// # Errors
+/// Why they do not; what the function is then is of no use.
+pub(super) fn narrow(func: &mut Func) -> Result<(), Reason> {
+    if func.abi.stated.is_empty() && !has_static_sizes(func) {
+        return Err("nothing is known of where rows end".into());
+    }
+    if let Some(op) = func.linked_ops().into_iter().find(|&op| is_product(func, op)) {
+        return Err(Reason::at("a row that is multiplied is not reduced alone", func.ops[op].span));
+    }
+    let mut columns = strips::of_rows(func)?;
+    let facts = Facts::of(func);
+    let mut ends = 0;
+    for (op, view, axis) in columns.accesses(func) {
+        let Type::TileView(ty) = func.ty(view) else { bug!("tiles of what is no view") };
+        let end = match ty.tensor.shape[ty.dim_map[axis] as usize] {
+            Extent::Static(size) => size,
+            Extent::Dynamic => facts.fact(size_of(func, view, ty.dim_map[axis] as usize, op)?).greatest,
+        };
+        ends = ends.max(u64::try_from(end).unwrap_or(u64::MAX));
+    }
+    let count = ends.max(1);
+    if count > columns.count - columns.count / EIGHTHS {
+        return Err("rows may be as long as their tiles".into());
+    }
+    let mut beyond = Followed { func, facts: &facts, from: count, known: FxHashMap::default() };
+    let mut left_out = Vec::new();
+    for &op in &columns.reductions {
+        left_out.push((op, beyond.left_out(op)?));
+    }
+    columns.pad(func, count, None)?;
+    for (op, number) in left_out {
+        if let Some(number) = number {
+            combine(func, op, number);
+        }
+    }
+    drop_dead(func);
+    Ok(())
+}
+
+/// Combines a reduction's result with a number that it left out.
+fn combine(func: &mut Func, op: Op, number: Const) {
+    let (block, data) = (func.block_of(op), func.ops[op].clone());
+    let (result, ty) = (data.result(), func.ty(data.result()).clone());
+    let kind = func.ops[func.blocks[data.regions[0]].ops[0]].kind.clone();
+    let mut out = Vec::new();
+    let number = make(func, op, ScheduleOp::Constant { value: number }, &[], ty.clone(), &mut out);
+    let both = make(func, op, kind, &[result, number], ty, &mut out);
+    let made = out[1];
+    func.replace_uses(|value| if value == result { both } else { value });
+    func.ops[made].operands[0] = result;
+    let place = func.blocks[block].place_of(op) + 1;
+    func.blocks[block].ops.splice(place..place, out);
+}
+
+fn has_static_sizes(func: &Func) -> bool {
+    func.abi.params.iter().any(|param| match &param.kind {
+        tessera_ir::ParamKind::Array { shape, .. } => shape.iter().any(|size| matches!(size, Extent::Static(_))),
+        _ => false,
+    })
+}
+
+/// The value that is the size of a view's array along an axis.
+fn size_of(func: &Func, view: Value, dim: usize, op: Op) -> Result<Value, Reason> {
+    let array = func.defining_op(view).map(|maker| func.ops[maker].one(0)).and_then(|array| func.defining_op(array));
+    let array = array.filter(|&op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::MakeTensorView {})));
+    let array = array.ok_or_else(|| Reason::at("it is not known where an array ends", func.ops[op].span))?;
+    let Type::TensorView(ty) = func.ty(func.ops[array].result()) else { bug!("an array that is no view") };
+    let place = ty.shape[..dim].iter().filter(|size| **size == Extent::Dynamic).count();
+    Ok(func.ops[array].group(1)[place])
+}
+
+/// What lies behind the ends of arrays, by value.
+struct Followed<'f> {
+    func: &'f Func,
+    facts: &'f Facts,
+    /// The first column that no array has.
+    from: u64,
+    known: FxHashMap<Value, Beyond>,
+}
+
+impl Followed<'_> {
+    /// What a reduction takes from there: nothing that changes it, or one number however often.
+    fn left_out(&mut self, op: Op) -> Result<Option<Const>, Reason> {
+        let data = &self.func.ops[op];
+        let no = || Reason::at("what lies behind the ends of rows is reduced with them", data.span);
+        let &[value] = &data.operands[..] else { return Err(no()) };
+        let Beyond::Number(number) = self.of(value) else { return Err(no()) };
+        match combined(self.func, op) {
+            Some(Combine::Sum) if is_zero(&number) => Ok(None),
+            Some(Combine::Max | Combine::Min) => Ok(Some(number)),
+            Some(Combine::Sum | Combine::Prod) | None => Err(no()),
+        }
+    }
+
+    fn of(&mut self, value: Value) -> Beyond {
+        if let Some(known) = self.known.get(&value) {
+            return known.clone();
+        }
+        // Of what loops carry nothing is known.
+        let found = match self.func.defining_op(value) {
+            Some(op) => self.made(op, value),
+            None if self.func.ty(value).as_tile().is_some_and(|tile| tile.len() == 1) => Beyond::Row,
+            None => Beyond::Unknown,
+        };
+        self.known.insert(value, found.clone());
+        found
+    }
+
+    fn made(&mut self, op: Op, value: Value) -> Beyond {
+        let data = &self.func.ops[op];
+        let Some(kind) = data.kind.schedule() else { return Beyond::Unknown };
+        let Some(tile) = self.func.ty(value).as_tile() else { return Beyond::Unknown };
+        if tile.len() == 1 && !matches!(kind, ScheduleOp::Constant { .. }) {
+            return Beyond::Row;
+        }
+        match kind {
+            ScheduleOp::Constant { value } => match value.splat_bits() {
+                Some(_) => Beyond::Number(value.clone()),
+                None => Beyond::Unknown,
+            },
+            ScheduleOp::Iota {} => Beyond::Columns,
+            ScheduleOp::LoadViewTko { .. } if value == data.results[0] => self.padding(data.one(0), tile.elem.num()),
+            ScheduleOp::Broadcast {} | ScheduleOp::Reshape {} => self.of(data.one(0)),
+            ScheduleOp::CmpI { predicate, signedness } => self.compared(*predicate, *signedness, data.one(0), data.one(1)),
+            ScheduleOp::Select {} => match self.of(data.one(0)) {
+                Beyond::Number(chosen) => self.of(data.one(if chosen.splat_bits() == Some(0) { 2 } else { 1 })),
+                _ => Beyond::Unknown,
+            },
+            _ if data.row().has(tessera_ir::Trait::Elementwise) || matches!(kind, ScheduleOp::FToF { .. } | ScheduleOp::IToF { .. }) => {
+                self.computed(op, kind.clone(), tile.elem.num())
+            }
+            _ => Beyond::Unknown,
+        }
+    }
+
+    fn padding(&self, view: Value, elem: Option<DType>) -> Beyond {
+        let (Type::TileView(ty), Some(elem)) = (self.func.ty(view), elem) else { return Beyond::Unknown };
+        let number = match ty.padding {
+            // What the author leaves open may be zero.
+            Padding::Zero | Padding::Undetermined => Some(Const::splat(elem, 0)),
+            Padding::NegInf => infinity(elem, f64::NEG_INFINITY),
+            Padding::PosInf => infinity(elem, f64::INFINITY),
+            Padding::NegZero | Padding::Nan => None,
+        };
+        number.map_or(Beyond::Unknown, Beyond::Number)
+    }
+
+    /// A column's number beside one that the row has: it is larger than all that a launch says of that.
+    fn compared(&mut self, predicate: Predicate, signedness: Signedness, lhs: Value, rhs: Value) -> Beyond {
+        let (predicate, row) = match (self.of(lhs), self.of(rhs)) {
+            (Beyond::Columns, Beyond::Row | Beyond::Number(_)) => (predicate, rhs),
+            (Beyond::Row | Beyond::Number(_), Beyond::Columns) => (mirrored(predicate), lhs),
+            _ => return Beyond::Unknown,
+        };
+        let fact = self.facts.fact(self.row_of(row));
+        if fact.greatest > self.from as i64 || signedness == Signedness::Unsigned && fact.least < 0 {
+            return Beyond::Unknown;
+        }
+        match predicate {
+            Predicate::Lt => Beyond::Number(Const::bool(false)),
+            Predicate::Ge => Beyond::Number(Const::bool(true)),
+            // A column may be the one that the row's number is.
+            Predicate::Eq | Predicate::Ne | Predicate::Le | Predicate::Gt => Beyond::Unknown,
+        }
+    }
+
+    /// The scalar that stands in all columns.
+    fn row_of(&self, value: Value) -> Value {
+        let Some(op) = self.func.defining_op(value) else { return value };
+        match self.func.ops[op].kind {
+            OpKind::Schedule(ScheduleOp::Broadcast {} | ScheduleOp::Reshape {}) => self.row_of(self.func.ops[op].one(0)),
+            _ => value,
+        }
+    }
+
+    fn computed(&mut self, op: Op, kind: ScheduleOp, elem: Option<DType>) -> Beyond {
+        let operands: Vec<Value> = self.func.ops[op].operands.to_vec();
+        let found: Vec<Beyond> = operands.iter().map(|&operand| self.of(operand)).collect();
+        let numbers: Option<Vec<&Const>> = found.iter().map(|found| if let Beyond::Number(number) = found { Some(number) } else { None }).collect();
+        if let (Some(numbers), Some(elem)) = (&numbers, elem) {
+            let vanishes = matches!(kind, ScheduleOp::Exp { .. } | ScheduleOp::Exp2 { .. }) && is_neg_inf(numbers[0]);
+            let number = if vanishes { Some(Const::splat(elem, 0)) } else { fold::elementwise(&kind, numbers, elem) };
+            return number.map_or(Beyond::Unknown, Beyond::Number);
+        }
+        if found.iter().all(|found| *found == Beyond::Row) {
+            return Beyond::Row;
+        }
+        // Minus infinity less a row's largest: that is infinite only where its other columns are no numbers then, too.
+        let [source, largest] = match (&kind, &operands[..]) {
+            (ScheduleOp::SubF { .. }, &[lhs, rhs]) => [lhs, rhs],
+            _ => return Beyond::Unknown,
+        };
+        match &found[0] {
+            Beyond::Number(number) if is_neg_inf(number) && self.is_largest(largest, source) => Beyond::Number(number.clone()),
+            _ => Beyond::Unknown,
+        }
+    }
+
+    /// A row's number is the largest of these columns.
+    fn is_largest(&self, value: Value, of: Value) -> bool {
+        let Some(op) = self.func.defining_op(value) else { return false };
+        let data = &self.func.ops[op];
+        match &data.kind {
+            OpKind::Schedule(ScheduleOp::Broadcast {} | ScheduleOp::Reshape {}) => self.is_largest(data.one(0), of),
+            OpKind::Schedule(ScheduleOp::Reduce { .. }) => {
+                combined(self.func, op) == Some(Combine::Max) && data.operands.len() == 1 && data.one(0) == of
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What a reduction's region does with two numbers, where that is one operation.
+fn combined(func: &Func, op: Op) -> Option<Combine> {
+    let region = *func.ops[op].regions.first()?;
+    let [first, _] = func.blocks[region].ops[..] else { return None };
+    match func.ops[first].kind.schedule()? {
+        ScheduleOp::AddF { .. } | ScheduleOp::AddI { .. } => Some(Combine::Sum),
+        ScheduleOp::MaxF { .. } | ScheduleOp::MaxI { .. } => Some(Combine::Max),
+        ScheduleOp::MinF { .. } | ScheduleOp::MinI { .. } => Some(Combine::Min),
+        ScheduleOp::MulF { .. } | ScheduleOp::MulI { .. } => Some(Combine::Prod),
+        _ => None,
+    }
+}
+
+fn is_zero(number: &Const) -> bool {
+    number.splat_bits() == Some(0)
+}
+
+fn is_neg_inf(number: &Const) -> bool {
+    infinity(number.dtype, f64::NEG_INFINITY).is_some_and(|infinity| infinity == *number)
+}
+
+/// An infinity, of types that have one.
+fn infinity(dtype: DType, value: f64) -> Option<Const> {
+    let format = FloatFormat::of(dtype)?;
+    let bits = format.encode_nearest(value);
+    (format.decode(bits) == value).then(|| Const::splat(dtype, bits))
+}
+
+fn mirrored(predicate: Predicate) -> Predicate {
+    match predicate {
+        Predicate::Lt => Predicate::Gt,
+        Predicate::Le => Predicate::Ge,
+        Predicate::Gt => Predicate::Lt,
+        Predicate::Ge => Predicate::Le,
+        Predicate::Eq | Predicate::Ne => predicate,
+    }
+}
