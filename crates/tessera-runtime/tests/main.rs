@@ -12,6 +12,7 @@ mod never_ends;
 mod prepared;
 mod projects;
 mod ranks;
+mod rows;
 mod tensors;
 mod threads;
 mod timeline;
