@@ -92,8 +92,8 @@ impl ArgType {
 /// Bytes of whole vectors.
 const VECTOR_BYTES: u32 = 16;
 
-/// Elements of a vector at most.
-const VECTOR: i64 = 16;
+/// Elements of a vector at most, but for one.
+const ROOM: i64 = 15;
 
 /// The smallest tile for which sizes within it are told apart: narrower ones are a vector or two a thread anyway.
 const LEAST_TILE: i64 = 512;
@@ -127,13 +127,11 @@ pub fn state_rows(
     numbers: impl Fn(usize) -> Option<i64>,
 ) {
     let constants = constants(args);
-    let within = |number: i64| {
+    // The end of a number's eighth of a tile that leaves so much room behind it.
+    let within = |number: i64, room: i64| {
         let tile = u64::try_from(number).ok()?.checked_next_power_of_two()? as i64;
-        // Rows that begin anywhere take room up to the vector that they begin in.
-        let room = if number % VECTOR == 0 { 0 } else { VECTOR - 1 };
-        let most = (number + room) as u64;
-        let most = most.next_multiple_of((tile as u64 / 8).max(1)) as i64 - room;
-        (tile >= LEAST_TILE && most < tile - room && constants.contains(&tile)).then_some(most)
+        let most = ((number + room) as u64).next_multiple_of((tile as u64 / 8).max(1)) as i64 - room;
+        (tile >= LEAST_TILE && most < tile && most + room <= tile && constants.contains(&tile)).then_some(most)
     };
     let mut odd: Vec<(String, [Vec<i64>; 2], IndexType)> = Vec::new();
     for (place, (name, ty)) in args.iter_mut().enumerate() {
@@ -143,14 +141,20 @@ pub fn state_rows(
                 let Some([sizes, steps]) = lies(place) else { continue };
                 let line = strides.iter().position(|stride| *stride == Extent::Static(1));
                 let open = line.filter(|&axis| shape[axis] == Extent::Dynamic);
-                most = open.and_then(|axis| within(sizes[axis]));
-                if *lines < VECTOR_BYTES {
+                // Rows that begin anywhere take room from the vector on that they begin in.
+                let is_odd = *lines < VECTOR_BYTES;
+                most = open.and_then(|axis| within(sizes[axis], if is_odd { ROOM } else { 0 }));
+                if is_odd {
                     let form = ([sizes, steps], *index);
                     like = odd.iter().find(|(_, lies, index)| (lies, index) == (&form.0, &form.1)).map(|(name, ..)| name.clone());
                     odd.push((name.clone(), form.0, form.1));
                 }
             }
-            ArgType::Scalar(dtype) if dtype.is_integer() => most = numbers(place).and_then(within),
+            // No more than of an array whose rows have the length, whether these are whole vectors or not.
+            ArgType::Scalar(dtype) if dtype.is_integer() => {
+                let ends = |number| [ROOM, 0].into_iter().filter_map(|room| within(number, room)).min();
+                most = numbers(place).and_then(ends);
+            }
             _ => {}
         }
         if most.is_some() || like.is_some() {

@@ -11,13 +11,15 @@ pub(super) const PASS: Pass =
 
 fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {
     let uses = Uses::of(func);
+    let alike = alike(func);
     let mut stated: Vec<(Value, i64)> = Vec::new();
     for (position, param) in func.abi.params.iter().enumerate() {
         let ParamKind::Array { shape, strides, .. } = &param.kind else { continue };
         let first = func.abi.first_argument(position) + 1;
         for (&arg, extent) in func.args()[first..].iter().zip(shape.iter().chain(strides)) {
-            if let (Extent::Static(value), true) = (extent, uses.count(arg) > 0) {
-                stated.push((arg, *value));
+            if let Extent::Static(value) = extent {
+                let same = alike.iter().filter(|(_, other)| *other == arg).map(|&(own, _)| own);
+                stated.extend(std::iter::once(arg).chain(same).filter(|&arg| uses.count(arg) > 0).map(|arg| (arg, *value)));
             }
         }
     }
@@ -31,12 +33,9 @@ fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {
         replaced.push((arg, func.ops[op].result()));
         constants.push(op);
     }
-    for (argument, other) in alike(func) {
-        let stated = replaced.iter().any(|(from, _)| *from == argument);
-        if !stated && uses.count(argument) > 0 {
-            // The other one's may be a constant.
-            let known = replaced.iter().find(|(from, _)| *from == other).map_or(other, |&(_, to)| to);
-            replaced.push((argument, known));
+    for (argument, other) in alike {
+        if uses.count(argument) > 0 && replaced.iter().all(|(from, _)| *from != argument) {
+            replaced.push((argument, other));
         }
     }
     let changed = !replaced.is_empty();

@@ -351,8 +351,10 @@ impl Anchors {
         // A warp that combines over a short row has all of its lanes at it.
         let row = |fastest: usize| (0..shape.len()).all(|axis| axis == fastest || shape[axis] == 1);
         let short = |&fastest: &usize| {
-            let few = team.threads == 32 && shape[fastest] < vector * 32 && self.combined.contains_key(&shape.len());
-            (few && self.products.is_empty() && row(fastest)).then(|| shape[fastest].div_ceil(32).next_power_of_two())
+            let alone = team.threads == 32 && self.combined.contains_key(&shape.len()) && self.products.is_empty();
+            let few = shape[fastest] < 2 * vector * 32 && !shape[fastest].is_multiple_of(vector * 32);
+            let even = (0..vector.ilog2()).rev().map(|bit| 1 << bit).find(|narrow| shape[fastest].is_multiple_of(narrow * 32));
+            even.filter(|_| alone && few && row(fastest))
         };
         let vector = order.first().and_then(short).unwrap_or(vector);
         let layout = Distribution::blocked_warps(shape, order, &warps, vector, team.threads)

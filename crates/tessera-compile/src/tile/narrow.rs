@@ -19,12 +19,13 @@ use tessera_ir::{Const, Extent, Func, Op, OpKind, Padding, Reason, ScheduleOp, T
 use tessera_types::{DType, FloatFormat};
 
 use super::roles::is_product;
-use super::strips;
+use super::{lines, strips};
 use crate::facts::Facts;
 use crate::fold;
 use crate::rewrite::{drop_dead, make};
+use tessera_analysis::modulo::MODULUS;
 
-/// A tile becomes narrower by such a part of it at least: threads have whole vectors anyway.
+/// A tile becomes narrower by such a part of it at least, where that does not have its rows begin at whole vectors.
 const EIGHTHS: u64 = 8;
 
 /// What a tile has in the columns behind the ends of all arrays.
@@ -45,15 +46,32 @@ enum Beyond {
 /// # Errors
 /// Why they do not; what the function is then is of no use.
 pub(super) fn narrow(func: &mut Func) -> Result<(), Reason> {
+    let own = strips::of_rows(func)?.count;
+    let ends = ends(func)?;
+    // What rows that begin anywhere leave of a tile is for the vectors that they begin in.
+    let mut aligned = func.clone();
+    if !ends.is_multiple_of(MODULUS) && ends + MODULUS - 1 <= own {
+        cut(&mut aligned, ends)?;
+        if lines::align(&mut aligned.clone()).is_ok() {
+            *func = aligned;
+            return Ok(());
+        }
+    }
+    let whole = ends.next_multiple_of(MODULUS);
+    if whole > own - own / EIGHTHS { Err("rows may be as long as their tiles".into()) } else { cut(func, whole) }
+}
+
+/// Where the arrays of rows end at most.
+fn ends(func: &Func) -> Result<u64, Reason> {
     if func.abi.stated.is_empty() && !has_static_sizes(func) {
         return Err("nothing is known of where rows end".into());
     }
     if let Some(op) = func.linked_ops().into_iter().find(|&op| is_product(func, op)) {
         return Err(Reason::at("a row that is multiplied is not reduced alone", func.ops[op].span));
     }
-    let mut columns = strips::of_rows(func)?;
+    let columns = strips::of_rows(func)?;
     let facts = Facts::of(func);
-    let mut ends = 0;
+    let mut ends = 1;
     for (op, view, axis) in columns.accesses(func) {
         let Type::TileView(ty) = func.ty(view) else { bug!("tiles of what is no view") };
         let end = match ty.tensor.shape[ty.dim_map[axis] as usize] {
@@ -62,10 +80,13 @@ pub(super) fn narrow(func: &mut Func) -> Result<(), Reason> {
         };
         ends = ends.max(u64::try_from(end).unwrap_or(u64::MAX));
     }
-    let count = ends.max(1);
-    if count > columns.count - columns.count / EIGHTHS {
-        return Err("rows may be as long as their tiles".into());
-    }
+    Ok(ends)
+}
+
+/// Leaves of rows so many columns.
+fn cut(func: &mut Func, count: u64) -> Result<(), Reason> {
+    let mut columns = strips::of_rows(func)?;
+    let facts = Facts::of(func);
     let mut beyond = Followed { func, facts: &facts, from: count, known: FxHashMap::default() };
     let mut left_out = Vec::new();
     for &op in &columns.reductions {

@@ -18,9 +18,6 @@ const BYTES: (usize, usize) = (32, 64);
 /// Elements a thread of that tile, at least and at most.
 const ELEMENTS: (usize, usize) = (8, 32);
 
-/// Elements of a row that a warp holds in a loop.
-const ROW: usize = 1024;
-
 /// Elements a thread of the largest accumulator, in blocks that multiply matrices.
 const ACCUMULATOR: usize = 64;
 
@@ -30,7 +27,7 @@ pub(super) fn warps(func: &Func) -> u32 {
         return warps.clamp(1, 32);
     }
     let (mut tile, mut accumulator) = (0, 0);
-    let (mut combines, mut loops, mut rows) = (false, false, true);
+    let (mut combines, mut scans, mut loops, mut rows) = (false, false, false, true);
     for op in func.linked_ops() {
         let data = &func.ops[op];
         let tiles = || data.results.iter().chain(&data.operands).filter_map(|&value| func.ty(value).as_tile());
@@ -44,6 +41,7 @@ pub(super) fn warps(func: &Func) -> u32 {
             kind => {
                 tile = tile.max(largest);
                 combines |= matches!(kind, OpKind::Schedule(ScheduleOp::Reduce { .. } | ScheduleOp::Scan { .. }));
+                scans |= matches!(kind, OpKind::Schedule(ScheduleOp::Scan { .. }));
                 loops |= matches!(kind, OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {}));
             }
         }
@@ -52,15 +50,16 @@ pub(super) fn warps(func: &Func) -> u32 {
         // Of products it says what a plan is made of.
         (0, Some(warps)) => 32 * warps.clamp(1, 32) as usize,
         (0, None) => {
-            // In a loop threads meet again and again: more of them at once, but for rows that a warp holds.
-            let alone = combines && (!loops || rows && tile <= ROW);
-            let bytes = if alone { BYTES.1 } else { BYTES.0 };
-            let elements = (bytes * 8 / widest_held(func) as usize).clamp(ELEMENTS.0, ELEMENTS.1);
+            let bytes = if combines && (!loops || rows) { BYTES.1 } else { BYTES.0 };
+            // What a thread has is scanned one by one, what threads have in as many rounds as doubling takes.
+            let least = if scans { ELEMENTS.1 } else { ELEMENTS.0 };
+            let elements = (bytes * 8 / widest_held(func) as usize).clamp(least, ELEMENTS.1);
             let threads = (tile / elements).next_power_of_two();
             // Half as many more a thread are better than a quarter of the threads idle.
             let threads = if tile <= threads / 2 * elements * 3 / 2 { threads / 2 } else { threads };
+            // In a loop threads meet again and again: more of them at once.
             let most = if tile > 16 * 1024 || loops { 1024 } else { 512 };
-            threads.clamp(if alone { 32 } else { 128 }, most)
+            threads.clamp(if loops { 128 } else { 32 }, most)
         }
         (accumulator, _) => (accumulator / ACCUMULATOR).clamp(128, 256),
     };
