@@ -347,6 +347,9 @@ fn copyable(func: &Func, body: Block, load: Op) -> Result<Vec<Op>, Reason> {
 fn direct(func: &Func, units: &Units, loaded: &[Op], product: Op, warps: u64) -> Result<([Copied; 2], bool), Reason> {
     let (mma, at) = (&func.ops[product], func.ops[product].span);
     let no = |text: &'static str| Reason::at(text, at);
+    if func.ty(mma.one(2)).as_tile().is_none_or(|tile| tile.shape.len() != 2) {
+        return Err(no("a product of several matrices has more than two axes"));
+    }
     let factor = |position| source(func, mma.one(position)).filter(|load| loaded.contains(load));
     let missing = || no("a factor is not what a load yields");
     let (lhs, rhs) = (factor(0).ok_or_else(missing)?, factor(1).ok_or_else(missing)?);

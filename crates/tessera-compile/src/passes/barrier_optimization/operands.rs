@@ -19,6 +19,7 @@ use super::index::{Index, Turn};
 use super::place::{Choice, Extent, Memory, Part, Seen, Who};
 use super::program::ListId;
 use super::read::Reader;
+use tessera_analysis::arrangement::Arrangement;
 use tessera_analysis::memory::root;
 use tessera_analysis::room::buffer_bytes;
 
@@ -104,6 +105,8 @@ impl Reader<'_> {
             (Some(_), _) => return Who::Anyone,
             // Matrices are written by the lanes that name their rows.
             (None, OpKind::Tile(TileOp::StoreShared { matrices: true })) => return Who::Anyone,
+            // And read by them, where the lowering takes the instruction for that.
+            (None, OpKind::Tile(TileOp::LoadShared {})) if self.by_matrices(touch.value, data.result()) => return Who::Anyone,
             (None, _) => {}
         }
         match (touch.space, touch.effect.at) {
@@ -111,6 +114,12 @@ impl Reader<'_> {
             (Space::Global, Some(_)) if !moved.is_empty() => self.pointed(touch.value, moved.len() as i64),
             _ => moved.first().map_or(Who::Anyone, |&tile| self.spread(tile)),
         }
+    }
+
+    /// Whether a tile may come out of a buffer by `ldmatrix`.
+    fn by_matrices(&self, buffer: Value, tile: Value) -> bool {
+        let (Some(lies), Some(layout)) = (self.func.ty(buffer).as_shared(), self.func.ty(tile).layout()) else { return false };
+        Arrangement::of(lies).matrix_access(layout).is_some()
     }
 
     /// The element that each thread's pointer points to: an array argument, moved.

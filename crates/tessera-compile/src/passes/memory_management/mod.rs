@@ -68,7 +68,7 @@ fn fit(func: &mut Func, arch: Arch, fallbacks: &mut Vec<Fallback>) -> Result<boo
     if let Some(lighter) = lighter
         && settled.as_ref().is_ok_and(|settled| lighter.blocks >= settled.blocks)
     {
-        fallbacks.extend(eased.iter().map(|eased| eased.fallback(func, arch)));
+        fallbacks.extend(eased.iter().map(|eased| eased.fallback(&relieved, arch)));
         *func = relieved;
         settled = Ok(lighter);
     }
@@ -81,7 +81,7 @@ fn fit(func: &mut Func, arch: Arch, fallbacks: &mut Vec<Fallback>) -> Result<boo
     let mut relieved = func.clone();
     let eased = pressure::relieve(&mut relieved, arch, Peak::beyond);
     if settle(&mut relieved, arch).is_ok() && beyond(&relieved).is_none() {
-        fallbacks.extend(eased.iter().map(|eased| eased.fallback(func, arch)));
+        fallbacks.extend(eased.iter().map(|eased| eased.fallback(&relieved, arch)));
         *func = relieved;
         return Ok(true);
     }
