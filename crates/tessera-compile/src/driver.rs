@@ -50,8 +50,8 @@ pub struct CompileOptions {
     pub block: Option<u32>,
     /// Marks are put in and recorded, in every block whose number is a multiple of this.
     pub timeline: Option<u32>,
-    /// What blocks of a product share on a GPU, where its plan can have them share it.
-    pub sharing: Sharing,
+    /// What blocks of a product share on a GPU, where its plan can have them share it; without it the compiler chooses.
+    pub sharing: Option<Sharing>,
     /// Blocks of a cluster that load together on a GPU, where its plan can have them: a power of two; 0 asks for none.
     pub cluster: u32,
     /// Clusters that share the rounds of each block that is asked for, where their blocks split rounds; 0 asks for none.
@@ -260,8 +260,8 @@ fn run_pipeline(
     let times = manager.run(&mut module, &pipeline).map_err(PassFailure::told)?;
     if let Some(func) = module.funcs.first_mut() {
         func.hints.timeline = options.timeline.or(func.hints.timeline);
-        if options.sharing != Sharing::Nothing {
-            func.hints.sharing = Some(options.sharing.number());
+        if let Some(sharing) = options.sharing {
+            func.hints.sharing = Some(sharing.number());
         }
         if options.cluster > 0 {
             func.hints.num_ctas = Some(options.cluster);

@@ -101,6 +101,7 @@ impl OptLevel {
                 &[
                     "mask-elision",
                     "pipelining",
+                    "load-batching",
                     "layouts",
                     "product-overlap",
                     "product-alternation",

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, Lock, Placed, PreparedLaunch, Sharing, Tensor, Value};
+use tessera_runtime::{CompileOptions, Device, Kernel, KernelError, Lock, Placed, PreparedLaunch, Tensor, Value};
 use tessera_types::{Arch, DType};
 
 use crate::operator::{Argument, KernelFile, LaunchSpec, Machine, Operator, Plan};
@@ -88,18 +88,15 @@ impl LaunchSpec {
     /// The caller's options with what the operator asks of this launch.
     pub fn options<'o>(&self, options: &'o CompileOptions) -> Cow<'o, CompileOptions> {
         let &LaunchSpec { sharing, cluster, clusters, warps, resident, threads, .. } = self;
-        match (sharing, cluster, warps, resident, threads) {
-            (Sharing::Nothing, 0, 0, 0, None) => Cow::Borrowed(options),
-            _ => Cow::Owned(CompileOptions {
-                sharing,
-                cluster,
-                clusters,
-                warps,
-                resident,
-                block: threads.or(options.block),
-                ..options.clone()
-            }),
-        }
+        Cow::Owned(CompileOptions {
+            sharing: Some(sharing),
+            cluster,
+            clusters,
+            warps,
+            resident,
+            block: threads.or(options.block),
+            ..options.clone()
+        })
     }
 }
 

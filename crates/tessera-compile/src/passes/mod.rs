@@ -51,6 +51,7 @@ pub const ALL: &[&Pass] = &[
     &tile::CLUSTER_ROWS,
     &tile::MASK_ELISION,
     &tile::PIPELINING,
+    &tile::LOAD_BATCHING,
     &tile::LAYOUTS,
     &tile::PRODUCT_OVERLAP,
     &tile::PRODUCT_ALTERNATION,

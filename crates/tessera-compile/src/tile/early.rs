@@ -38,14 +38,14 @@ struct Early {
 }
 
 /// Loads of one kind.
-struct Loads {
+pub(super) struct Loads {
     loads: Vec<Op>,
     /// What says where they load, and they, in their order.
     slice: Vec<Op>,
 }
 
 impl Loads {
-    fn of(func: &Func, ops: &[Op], loads: Vec<Op>) -> Loads {
+    pub(super) fn of(func: &Func, ops: &[Op], loads: Vec<Op>) -> Loads {
         let mut needed: FxHashSet<Value> = loads.iter().flat_map(|&load| func.ops[load].operands.iter().copied()).collect();
         let mut slice: Vec<Op> = Vec::new();
         for &op in ops.iter().rev() {
@@ -57,6 +57,11 @@ impl Loads {
         }
         slice.reverse();
         Loads { loads, slice }
+    }
+
+    /// What says where they load, and they, in their order.
+    pub(super) fn ops(&self) -> &[Op] {
+        &self.slice
     }
 
     fn results(&self, func: &Func) -> Vec<Value> {
@@ -103,6 +108,23 @@ fn find(func: &Func, looped: Op) -> Option<Early> {
     if touched.iter().any(|access| access.writes) {
         return None;
     }
+    let loads = from_the_counter(func, looped);
+    let stand = places(func, ops);
+    let held = |places: bool| -> u64 {
+        let own = loads.iter().map(|&load| func.ops[load].results[0]).filter(|result| stand.contains(result) == places);
+        own.map(|result| registers(func.ty(result))).sum()
+    };
+    if loads.is_empty() || held(false) > REGISTERS || held(true) > PLACES {
+        return None;
+    }
+    let (numbers, tiles) = loads.into_iter().partition(|&load| func.ty(func.ops[load].results[0]).is_scalar());
+    Some(Early { looped, kinds: [numbers, tiles].map(|loads| Loads::of(func, ops, loads)) })
+}
+
+/// Loads of a loop's rounds whose place follows from the counter and from what is the same in all rounds.
+pub(super) fn from_the_counter(func: &Func, looped: Op) -> Vec<Op> {
+    let body = func.ops[looped].regions[0];
+    let ops = &func.blocks[body].ops;
     let (known, carried) = (func.blocks[body].args[0], &func.blocks[body].args[1..]);
     let inside: FxHashSet<Value> = ops.iter().flat_map(|&op| func.ops[op].results.iter().copied()).collect();
     // What follows from the counter.
@@ -122,16 +144,7 @@ fn find(func: &Func, looped: Op) -> Option<Early> {
             follows.extend(&data.results);
         }
     }
-    let stand = places(func, ops);
-    let held = |places: bool| -> u64 {
-        let own = loads.iter().map(|&load| func.ops[load].results[0]).filter(|result| stand.contains(result) == places);
-        own.map(|result| registers(func.ty(result))).sum()
-    };
-    if loads.is_empty() || held(false) > REGISTERS || held(true) > PLACES {
-        return None;
-    }
-    let (numbers, tiles) = loads.into_iter().partition(|&load| func.ty(func.ops[load].results[0]).is_scalar());
-    Some(Early { looped, kinds: [numbers, tiles].map(|loads| Loads::of(func, ops, loads)) })
+    loads
 }
 
 /// What says where left factors stand that are stored by half, and what that is computed from.

@@ -16,6 +16,7 @@
 //! | `cluster-rows` ([`row_split`]) | a row that a block reduces, where blocks shall share it | a plan: a cluster takes it |
 //! | `mask-elision` ([`guard`]) | masks in loops of chained products | a branch around them |
 //! | `pipelining` ([`roles`], [`stages`], [`persistent`], [`stream_k`], [`cluster`], [`cluster_split`], [`row_split`]) | a plan | roles, rings, copies, barriers, a loop over blocks |
+//! | `load-batching` ([`batch`]) | loops that use what they load in each round | loads of several rounds before the first of them |
 //! | `layouts` | tiles | tiles that are spread over the block's threads |
 //! | `product-overlap` ([`overlap`], [`within`]) | chained products of warpgroups | products under the work between them |
 //! | `product-alternation` ([`alternate`]) | overlapped products of several warpgroups | products that the groups start in turn |
@@ -50,6 +51,7 @@ mod alternate;
 mod anchors;
 mod apart;
 mod asked;
+mod batch;
 mod blocks;
 mod carry;
 mod cluster;
@@ -158,7 +160,7 @@ pub(crate) const LOAD_PORTIONS: Pass = Pass {
 pub(crate) const WARP_SPECIALIZATION: Pass = Pass {
     name: "warp-specialization",
     doc: "Plans warps that bring what the products of warpgroups multiply, and warps that multiply.",
-    run: |func, cx| plan(func, cx, WARP_SPECIALIZATION.name, roles::propose),
+    run: |func, cx| plan(func, cx, WARP_SPECIALIZATION.name, |func, units| roles::propose(func, units).map(|plan| search::filled(func, units, plan))),
 };
 
 pub(crate) const MULTISTAGE_PIPELINE: Pass = Pass {
@@ -199,6 +201,12 @@ pub(crate) const MASK_ELISION: Pass = Pass {
 
 pub(crate) const PIPELINING: Pass =
     Pass { name: "pipelining", doc: "Carries the plan out: makes its roles, rings, copies and barriers.", run: carry_out };
+
+pub(crate) const LOAD_BATCHING: Pass = Pass {
+    name: "load-batching",
+    doc: "Loads what several rounds of a loop need before the first of them.",
+    run: |func, _| of_blocks(func, batch::batch),
+};
 
 pub(crate) const LAYOUTS: Pass = Pass {
     name: "layouts",

@@ -58,27 +58,7 @@ pub struct Time {
 
 /// The time of a launch under a plan; nothing where the architecture's parts were measured by nobody, or how long one of its products takes.
 pub(crate) fn of(func: &Func, plan: &Plan, device: &Device, launch: &Launch) -> Option<Time> {
-    let arch = device.arch;
-    let rate = |part: Part| arch.cost(part).and_then(|cost| cost.per_clock).map(f64::from);
-    let latency = |part: Part| arch.cost(part).and_then(|cost| cost.latency).map(f64::from);
-    let (issuer, _) = issuers(plan);
-    let known = |op: Op| !is_product(func, op) || clocks(func, op, arch, issuer).is_some();
-    if !func.linked_ops().into_iter().all(known) {
-        return None;
-    }
-    let cluster_start = if plan.cluster.or(plan.split).is_some() { latency(Part::ClusterStart)? } else { 0.0 };
-    let model = Model {
-        func,
-        plan,
-        arch,
-        together: plan.cluster.and_then(|blocks| cluster::find(func, plan, blocks, arch).ok()),
-        far: latency(Part::SecondCache)?,
-        meet: latency(Part::NamedBarrier)?,
-        start: latency(Part::BlockStart)? + cluster_start,
-        spills: rate(Part::Spills)?,
-        cache: rate(Part::SharedSecondCache)?,
-        store: rate(Part::Results)?,
-    };
+    let model = Model::of(func, plan, device.arch)?;
     let all = launch.blocks();
     // Multiples of the golden section are spread evenly, whatever the grid's width is.
     let number = |sample: u64| (((sample as f64 + 0.5) * GOLDEN).fract() * all as f64) as u64;
@@ -87,6 +67,11 @@ pub(crate) fn of(func: &Func, plan: &Plan, device: &Device, launch: &Launch) -> 
     let mean = blocks.iter().fold(Spent::default(), |sum, block| sum.plus(block, 1.0 / count));
     let longest = blocks.iter().map(|block| block.clocks).fold(0.0, f64::max);
     Some(model.waves(&mean, longest, all as f64, f64::from(device.sms)))
+}
+
+/// Blocks of a plan that share a multiprocessor; nothing where the target's parts were measured by nobody.
+pub(crate) fn resident(func: &Func, plan: &Plan, arch: Arch) -> Option<f64> {
+    Model::of(func, plan, arch).map(|model| model.resident())
 }
 
 /// What a block, or a part of it, takes.
@@ -136,7 +121,7 @@ struct Model<'f> {
     spills: f64,
 }
 
-impl Model<'_> {
+impl<'f> Model<'f> {
     fn has_roles(&self) -> bool {
         self.plan.partitions.len() > 1
     }
@@ -296,6 +281,29 @@ impl Model<'_> {
             Some(loaded * (blocks - 1.0) / blocks)
         };
         ops.iter().filter_map(own).sum()
+    }
+
+    fn of(func: &'f Func, plan: &'f Plan, arch: Arch) -> Option<Model<'f>> {
+        let rate = |part: Part| arch.cost(part).and_then(|cost| cost.per_clock).map(f64::from);
+        let latency = |part: Part| arch.cost(part).and_then(|cost| cost.latency).map(f64::from);
+        let (issuer, _) = issuers(plan);
+        let known = |op: Op| !is_product(func, op) || clocks(func, op, arch, issuer).is_some();
+        if !func.linked_ops().into_iter().all(known) {
+            return None;
+        }
+        let cluster_start = if plan.cluster.or(plan.split).is_some() { latency(Part::ClusterStart)? } else { 0.0 };
+        Some(Model {
+            func,
+            plan,
+            arch,
+            together: plan.cluster.and_then(|blocks| cluster::find(func, plan, blocks, arch).ok()),
+            far: latency(Part::SecondCache)?,
+            meet: latency(Part::NamedBarrier)?,
+            start: latency(Part::BlockStart)? + cluster_start,
+            spills: rate(Part::Spills)?,
+            cache: rate(Part::SharedSecondCache)?,
+            store: rate(Part::Results)?,
+        })
     }
 
     /// Blocks that share a multiprocessor.
