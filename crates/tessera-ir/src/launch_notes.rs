@@ -19,7 +19,11 @@ pub fn launch_notes(image: &KernelImage) -> String {
     let LaunchFacts { threads, shared_bytes, cluster, tiles, grid, overlaps_predecessor } = &image.launch;
     let mut text = format!("launch {}: {} threads a block", image.entry, by(threads));
     if grid.programs > 1 {
-        let _ = write!(text, ", or 2 to {} times as many for so many neighbours along x of the blocks that were asked for", grid.programs);
+        let _ = write!(
+            text,
+            ", or 2 to {} times as many for so many neighbours along x of the blocks that were asked for",
+            grid.programs
+        );
     }
     if *shared_bytes > 0 {
         let _ = write!(text, ", {shared_bytes} bytes of dynamic shared memory");

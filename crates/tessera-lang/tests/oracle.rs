@@ -112,6 +112,7 @@ fn constraint(arg: &ArgType) -> String {
         ArgType::Tuple(_) => panic!("the argument notation of these tests has no tuples"),
         ArgType::Scalar(elem) => format!("ScalarConstraint({})", dtype(*elem)),
         ArgType::Const(value) => format!("ConstantConstraint({})", constant(value)),
+        ArgType::Stated { .. } => panic!("nothing is stated of the arguments of these tests"),
     }
 }
 

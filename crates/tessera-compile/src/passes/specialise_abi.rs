@@ -6,8 +6,11 @@ use tessera_ir::{Changed, Const, Extent, Func, ParamKind, Pass, PassCx, Schedule
 use tessera_analysis::uses::Uses;
 
 /// ABI specialisation.
-pub(super) const PASS: Pass =
-    Pass { name: "specialise-abi", doc: "Replaces sizes and strides that the ABI states by constants, or by those of an array that it says is alike.", run };
+pub(super) const PASS: Pass = Pass {
+    name: "specialise-abi",
+    doc: "Replaces sizes and strides that the ABI states by constants, or by those of an array that it says is alike.",
+    run,
+};
 
 fn run(func: &mut Func, _: &mut PassCx<'_>) -> Changed {
     let uses = Uses::of(func);
@@ -49,7 +52,8 @@ fn alike(func: &Func) -> Vec<(Value, Value)> {
     let mut pairs = Vec::new();
     for stated in &func.abi.stated {
         let Stated::Alike { array, other } = stated else { continue };
-        let place = |name: &str| func.abi.position(name).unwrap_or_else(|| bug!("`{stated}` of a parameter that there is none of"));
+        let place =
+            |name: &str| func.abi.position(name).unwrap_or_else(|| bug!("`{stated}` of a parameter that there is none of"));
         let [own, other] = [place(array), place(other)];
         let [first, earlier] = [own, other].map(|position| func.abi.first_argument(position) + 1);
         let count = func.abi.params[own].kind.argument_count() - 1;

@@ -97,7 +97,11 @@ fn find(func: &Func, looped: Op, threads: u64) -> Option<(Loads, u64)> {
         None => 0,
     };
     // Of a row at a time there are blocks enough, and few rounds.
-    let wide = |load: &Op| func.ty(func.ops[*load].results[0]).as_tile().is_some_and(|tile| tile.shape.iter().filter(|&&extent| extent > 1).count() > 1);
+    let wide = |load: &Op| {
+        func.ty(func.ops[*load].results[0])
+            .as_tile()
+            .is_some_and(|tile| tile.shape.iter().filter(|&&extent| extent > 1).count() > 1)
+    };
     if !loads.iter().any(wide) {
         return None;
     }

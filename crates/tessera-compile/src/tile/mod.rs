@@ -160,7 +160,11 @@ pub(crate) const LOAD_PORTIONS: Pass = Pass {
 pub(crate) const WARP_SPECIALIZATION: Pass = Pass {
     name: "warp-specialization",
     doc: "Plans warps that bring what the products of warpgroups multiply, and warps that multiply.",
-    run: |func, cx| plan(func, cx, WARP_SPECIALIZATION.name, |func, units| roles::propose(func, units).map(|plan| search::filled(func, units, plan))),
+    run: |func, cx| {
+        plan(func, cx, WARP_SPECIALIZATION.name, |func, units| {
+            roles::propose(func, units).map(|plan| search::filled(func, units, plan))
+        })
+    },
 };
 
 pub(crate) const MULTISTAGE_PIPELINE: Pass = Pass {

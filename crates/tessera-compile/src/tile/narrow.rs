@@ -191,7 +191,9 @@ impl Followed<'_> {
                 Beyond::Number(chosen) => self.of(data.one(if chosen.splat_bits() == Some(0) { 2 } else { 1 })),
                 _ => Beyond::Unknown,
             },
-            _ if data.row().has(tessera_ir::Trait::Elementwise) || matches!(kind, ScheduleOp::FToF { .. } | ScheduleOp::IToF { .. }) => {
+            _ if data.row().has(tessera_ir::Trait::Elementwise)
+                || matches!(kind, ScheduleOp::FToF { .. } | ScheduleOp::IToF { .. }) =>
+            {
                 self.computed(op, kind.clone(), tile.elem.num())
             }
             _ => Beyond::Unknown,
@@ -241,7 +243,8 @@ impl Followed<'_> {
     fn computed(&mut self, op: Op, kind: ScheduleOp, elem: Option<DType>) -> Beyond {
         let operands: Vec<Value> = self.func.ops[op].operands.to_vec();
         let found: Vec<Beyond> = operands.iter().map(|&operand| self.of(operand)).collect();
-        let numbers: Option<Vec<&Const>> = found.iter().map(|found| if let Beyond::Number(number) = found { Some(number) } else { None }).collect();
+        let numbers: Option<Vec<&Const>> =
+            found.iter().map(|found| if let Beyond::Number(number) = found { Some(number) } else { None }).collect();
         if let (Some(numbers), Some(elem)) = (&numbers, elem) {
             let vanishes = matches!(kind, ScheduleOp::Exp { .. } | ScheduleOp::Exp2 { .. }) && is_neg_inf(numbers[0]);
             let number = if vanishes { Some(Const::splat(elem, 0)) } else { fold::elementwise(&kind, numbers, elem) };

@@ -57,10 +57,10 @@ fn product(func: &mut Func, arch: Arch, op: Op, out: &mut Vec<Op>) -> Option<Ste
 
 /// A matrix of these extents, of which the first are those of a tile and the others are zeros.
 fn widen(func: &mut Func, at: Op, mut value: Value, extents: [u32; 2], out: &mut Vec<Op>) -> Option<Value> {
-    for axis in 0..2 {
+    for (axis, &extent) in extents.iter().enumerate() {
         loop {
             let tile = func.ty(value).the_tile().clone();
-            if tile.shape[axis] == extents[axis] {
+            if tile.shape[axis] == extent {
                 break;
             }
             let zeros = ScheduleOp::Constant { value: Const::splat(tile.elem.num()?, 0) };

@@ -61,7 +61,9 @@ impl Case {
     /// Source to optimised Schedule IR.
     pub(crate) fn compiled(&self) -> Compiled {
         let options = match self.row {
-            Some((cluster, warps)) => CompileOptions { sharing: Some(Sharing::Cluster), cluster, warps, ..CompileOptions::default() },
+            Some((cluster, warps)) => {
+                CompileOptions { sharing: Some(Sharing::Cluster), cluster, warps, ..CompileOptions::default() }
+            }
             None => {
                 let (warps, resident) = self.resident;
                 CompileOptions { block: self.threads, warps, resident, ..CompileOptions::default() }

@@ -46,7 +46,7 @@ impl Program {
             ArgType::Scalar(DType::I32) => Some(Data::Scalar(6_i32.to_le_bytes().to_vec())),
             ArgType::Scalar(DType::F32) => Some(Data::Scalar(1.5_f32.to_le_bytes().to_vec())),
             ArgType::Scalar(dtype) => Some(Data::Scalar(vec![0; dtype.unpacked_bytes()])),
-            ArgType::List { .. } | ArgType::Tuple(_) | ArgType::Const(_) => None,
+            ArgType::List { .. } | ArgType::Tuple(_) | ArgType::Const(_) | ArgType::Stated { .. } => None,
         };
         self.args.iter().enumerate().filter_map(data).collect()
     }

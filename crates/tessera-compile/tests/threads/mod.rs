@@ -37,6 +37,7 @@ pub(crate) fn program(size: usize, choose: &mut Choose<'_>) -> Module {
         },
     };
     func.abi = Abi {
+        stated: Vec::new(),
         params: vec![array("x"), array("y"), AbiParam { name: "n".into(), kind: ParamKind::Scalar { dtype: DType::I32 } }],
     };
     let body = func.body;

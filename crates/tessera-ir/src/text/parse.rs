@@ -734,7 +734,8 @@ fn a_stated(cursor: &mut Cursor<'_>, params: &[AbiParam]) -> Parsed<Stated> {
         let start = cursor.offset();
         let name = cursor.expect_word("a parameter")?.to_string();
         let found = params.iter().position(|param| param.name == name);
-        let wrong = || Box::new(Diagnostic::error("ir-syntax", cursor.span_from(start), format!("there is no parameter `{name}`")));
+        let wrong =
+            || Box::new(Diagnostic::error("ir-syntax", cursor.span_from(start), format!("there is no parameter `{name}`")));
         found.ok_or_else(wrong)
     };
     let param = named(cursor)?;

@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 use tessera_ir::attrs::Assumption;
 use tessera_ir::{
-    AbiParam, Diagnostic, Extent, Func, IndexType, Level, Module, ParamKind, ScheduleOp, Shape, Span, Stated, TensorViewType, Type,
-    item_name,
+    AbiParam, Diagnostic, Extent, Func, IndexType, Level, Module, ParamKind, ScheduleOp, Shape, Span, Stated, TensorViewType,
+    Type, item_name,
 };
 
 use super::{Flow, Locals, Lowered, Lowerer, MAX_REGIONS, Res, tile_type};
