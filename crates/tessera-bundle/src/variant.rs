@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tessera_ir::{Extent, HiddenParam, ImageCode, IndexType, KernelImage, LaunchFacts, ParamKind};
+use tessera_ir::{Extent, HiddenParam, ImageCode, IndexType, KernelImage, LaunchFacts, ParamKind, Stated};
 use tessera_launch::{Constant, Interface};
 use tessera_types::DType;
 
@@ -90,7 +90,9 @@ impl Variant {
             self.interface.abi.params.iter().map(|param| format!("{}={}", param.name, kind(&param.kind, shape(&param.name))));
         let constants = self.constants.iter().map(|(name, value)| format!("{name}={value}"));
         let arguments: Vec<String> = params.chain(constants).collect();
-        format!("{} for {}: {}", self.kernel, self.target, arguments.join(", "))
+        let stated: Vec<String> = self.interface.abi.stated.iter().map(ToString::to_string).collect();
+        let stated = if stated.is_empty() { String::new() } else { format!(", where {}", stated.join(", ")) };
+        format!("{} for {}: {}{stated}", self.kernel, self.target, arguments.join(", "))
     }
 
     /// What of it no launch could work with, in words.
@@ -108,18 +110,24 @@ impl Variant {
         };
         let extents = |dims: &[u32; 3], most: u32| dims.iter().all(|&n| (1..=most).contains(&n));
         let tiles = || self.interface.tiles.iter().chain(&self.launch.tiles).flatten();
+        let stated = |stated: &Stated| match stated {
+            Stated::AtMost { param, .. } => self.interface.abi.position(param).is_some(),
+            Stated::Alike { array, other } => [array, other].iter().all(|name| self.interface.abi.position(name).is_some()),
+        };
         let faults = [
             (self.kernel.is_empty() || self.entry.is_empty(), "it has no name"),
             (self.code.ptx.is_empty(), "it has no PTX"),
             (TargetName::parse(&self.target).is_none(), "its target is none"),
             (self.interface.written.len() != params.len(), "it does not say of each parameter whether it is written"),
             (!params.iter().all(|param| is_whole(&param.kind)), "a parameter is not whole"),
+            (!self.interface.abi.stated.iter().all(stated), "more is stated of a parameter that there is none of"),
             (!self.hidden.iter().all(has_axes), "a tensor map is over axes that no array has"),
             (
                 !tiles().all(|tile| tile.tile > 0 && is_axis(tile.param, tile.axis)),
                 "blocks are counted by axes that no array has",
             ),
             (!extents(&self.launch.threads, 1024), "its blocks have no or too many threads"),
+            (!(1..=32).contains(&self.launch.grid.programs), "its blocks have no or too many programs"),
             (!self.launch.cluster.iter().all(|cluster| extents(cluster, 16)), "its clusters have no or too many blocks"),
             (!extents(&self.launch.grid.blocks, 1 << 16), "its grid has no or too many blocks"),
         ];

@@ -94,11 +94,11 @@ fn every_flipped_bit_is_found() {
 #[test]
 fn other_versions_and_other_files_are_told() {
     let mut later = bytes();
-    later[16] = 3;
+    later[16] = 4;
     let text = Bundle::read(&later).expect_err("later").to_string();
-    assert_eq!(text, "the bundle has version 3, this program reads version 2; use a newer one, or pack the kernels again");
+    assert_eq!(text, "the bundle has version 4, this program reads version 3; use a newer one, or pack the kernels again");
     // A later version may be shorter than a header of ours.
-    assert!(matches!(Bundle::read(&later[..24]), Err(BundleError::Version { found: 3, known: 2 })));
+    assert!(matches!(Bundle::read(&later[..24]), Err(BundleError::Version { found: 4, known: 3 })));
     for other in [&b"\x7fELF"[..], b"tessera bundle\n\n and more of it", b"PK"] {
         assert_eq!(
             Bundle::read(other).expect_err("another file").to_string(),
@@ -110,12 +110,14 @@ fn other_versions_and_other_files_are_told() {
 #[test]
 fn what_no_launch_could_work_with_is_refused() {
     type Breakage = fn(&mut Variant);
-    let broken: [(Breakage, &str); 10] = [
+    let broken: [(Breakage, &str); 12] = [
         (|v| v.kernel.clear(), "it has no name"),
         (|v| v.code.ptx = "".into(), "it has no PTX"),
         (|v| v.target = "sm_ninety".into(), "its target is none"),
         (|v| _ = v.interface.written.pop(), "it does not say of each parameter whether it is written"),
         (|v| v.launch = LaunchFacts { threads: [0, 1, 1], ..LaunchFacts::default() }, "its blocks have no or too many threads"),
+        (|v| v.launch.grid.programs = 0, "its blocks have no or too many programs"),
+        (|v| v.launch.grid.programs = 64, "its blocks have no or too many programs"),
         (|v| v.launch.threads = [1024, 1025, 1], "its blocks have no or too many threads"),
         (|v| v.launch.cluster = Some([0, 1, 1]), "its clusters have no or too many blocks"),
         (|v| v.launch.grid.blocks = [1, 0, 1], "its grid has no or too many blocks"),

@@ -13,7 +13,7 @@
 //!
 //! **Predicate.** The place of what is loaded follows from the counter and from what is the same in all rounds, and nobody writes the array; some tile has
 //! several lines (blocks that walk along a row each are many, and their rounds few: rows of 768 by 1024 took 1.46 times as long); the rounds hold
-//! no loop and no product; a thread has a whole vector of each load, and no more than [`REGISTERS`] of what is carried and of what is loaded together.
+//! no loop and no product, and are not so few that all of them stand side by side anyway; a thread has a whole vector of each load, and no more than [`REGISTERS`] of what is carried and of what is loaded together.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_analysis::exits::loop_exits;
@@ -77,6 +77,12 @@ fn is_planned(func: &Func, op: Op) -> bool {
 /// The loads of a loop, and of how many rounds there are registers for.
 fn find(func: &Func, looped: Op, threads: u64) -> Option<(Loads, u64)> {
     if !counts(func, looped) || func.constant(func.ops[looped].one(2))?.as_int() != Some(1) {
+        return None;
+    }
+    let bound = |at: usize| func.constant(func.ops[looped].one(at)).and_then(Const::as_int);
+    if let (Some(lower), Some(upper)) = (bound(0), bound(1))
+        && upper.saturating_sub(lower) <= ROUNDS.0 as i64
+    {
         return None;
     }
     let body = func.ops[looped].regions[0];

@@ -66,7 +66,8 @@ impl Case {
             }
             None => {
                 let (warps, resident) = self.resident;
-                CompileOptions { block: self.threads, warps, resident, ..CompileOptions::default() }
+                let sharing = Some(Sharing::Nothing);
+                CompileOptions { block: self.threads, warps, resident, sharing, ..CompileOptions::default() }
             }
         };
         compiled_with(&parse_project(self.operator, self.source, &SharedFiles), self.kernel, &self.args, &options)

@@ -21,8 +21,7 @@ pub use self::launch::Launch;
 pub use self::time::Time;
 pub(crate) use self::time::of as time_of;
 use super::anchors::Units;
-use super::roles::in_turn;
-use super::{load_together, persistent, roles, share, stages, try_out};
+use super::{in_turn, load_together, persistent, roles, share, stages, try_out};
 
 /// A plan, and what it should take of a launch; nothing where the target's parts were measured by nobody.
 #[derive(Clone, Debug, PartialEq)]
