@@ -48,6 +48,11 @@ def double(x, y, N: ct.Constant[int]):
     ct.store(y, (i,), ct.load(x, (i,), (N,)) * 2)
 
 @ct.kernel
+def farther(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.load(x, (i,), (N,)) + 199)
+
+@ct.kernel
 def twice(x, y, STEP: ct.Constant[int]):
     i = ct.bid(0)
     v = ct.load(x, (i,), (STEP,))
@@ -284,6 +289,22 @@ fn what_is_no_number_is_right_only_where_the_inputs_make_it() {
     let (_, object) = data(&format!("check k.py::no_numbers x=@{odd} y=empty:f32[4] N=4 --grid 1 --device cpu"));
     let message = object["findings"][0]["message"].as_str().expect("a message");
     assert!(message.starts_with("4 of 4 elements of `y` are infinite or no numbers"), "{message}");
+}
+
+/// Integers of 64 bits, of which an `f64` holds the first 53: what differs by less than it can tell differs all the same.
+#[test]
+fn integers_are_compared_and_shown_with_all_their_digits() {
+    let launch = "x=const(4611686018427387904):i64[64] y=empty:i64[64] N=16 --grid 4 --device cpu";
+    let (code, object) = data(&format!("check k.py::farther {launch} --against k.py::copy"));
+    assert_eq!((code, ids(&object)), (2, vec!["difference"]), "{object}");
+    let worst = &object["compared"][1]["worst"];
+    assert_eq!((&worst["got"], &worst["want"]), (&"4611686018427388103".into(), &"4611686018427387904".into()), "{object}");
+    let (code, _) = data(&format!("check k.py::farther {launch} --against k.py::copy --atol 199"));
+    assert_eq!(code, 0);
+    let (code, out, err) = tessera(&format!("run k.py::farther {launch}"));
+    assert!(code == 0 && out.contains("= [4611686018427388103, "), "{out}{err}");
+    let (_, out, err) = tessera(&format!("bench k.py::farther {launch} --against k.py::copy"));
+    assert!(format!("{out}{err}").contains("got 4611686018427388103, want 4611686018427387904"), "{out}{err}");
 }
 
 #[test]
