@@ -55,3 +55,45 @@ fn a_function_with_a_mesh_runs_on_its_ranks() {
     assert_eq!(code, 0, "{printed}");
     assert!(printed.contains("ranks(tp=2)") && printed.contains("graph.all_reduce [%c]"), "{printed}");
 }
+
+/// A product of two ranks, and an array that nobody writes.
+fn product(folder: &std::path::Path) {
+    let text = "graph @f(%A: operand<@Mx@Kxf32>, %B: operand<@Kx@Nxf32> {sharding = \"[_, tp]\"}, %C: operand<@Mx@Nxf32> {sharding = \"[_, tp]\"}, \
+                %D: operand<@Mx@Nxf32>) abi(A: operand<f32, [\"M\", \"K\"]>, B: operand<f32, [\"K\", \"N\"]>, C: operand<f32, [\"M\", \"N\"]>, D: operand<f32, [\"M\", \"N\"]>) mesh(tp=2) {
+  %a = graph.load %A : tensor<@Mx@Kxf32>
+  %b = graph.load %B : tensor<@Kx@Nxf32>
+  %c = graph.contract %a, %b : tensor<@Mx@Nxf32>
+  graph.store %c, %C
+  return
+}
+";
+    std::fs::write(folder.join("f.tir"), text).expect("written");
+}
+
+#[test]
+fn what_ranks_did_not_write_is_told_as_of_one_device() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    product(folder.path());
+    let run = |rest: &str| {
+        let words: Vec<&str> = rest.split(' ').filter(|word| !word.is_empty()).collect();
+        tessera_in(folder.path(), &[&["run", "f.tir::f", "B=randn:f32[8,10]"], &words[..]].concat())
+    };
+    for device in ["cpu", "emu"] {
+        let whole = format!("A=randn:f32[6,8] C=empty:f32[6,10] D=zeros:f32[6,10] --device {device} --sanitize all");
+        let (code, printed) = run(&whole);
+        assert!(code == 0 && printed.contains(", checked: nothing found"), "{printed}");
+        let partly = whole.replace("D=zeros", "D=empty");
+        let (code, printed) = run(&partly);
+        assert_eq!(code, 2, "{printed}");
+        assert!(printed.contains("error[unwritten]") && printed.contains("checked: 1 found"), "{printed}");
+        assert!(printed.contains("`D` was given as `empty`, and the kernel has no store to `D`"), "{printed}");
+        let (code, printed) = run(&partly.replace(" --sanitize all", ""));
+        assert!(code == 0 && printed.contains("warning[unwritten]"), "{printed}");
+        let (code, printed) = run(&format!("{partly} --json"));
+        assert!(code == 2 && printed.contains("\"id\":\"unwritten\""), "{printed}");
+        let (code, printed) = run(&format!("A=empty:f32[6,8] C=empty:f32[6,10] D=zeros:f32[6,10] --device {device}"));
+        assert!(code == 0 && printed.contains("60 of 60 elements of `C` depend on what was in memory before"), "{printed}");
+        let (code, printed) = run(&whole.replace("A=randn", "A=empty"));
+        assert_eq!(code, 2, "{printed}");
+    }
+}

@@ -94,7 +94,7 @@ pub(crate) fn run((path, kernel): (&str, &str), arguments: &Run) -> Outcome {
         parameters: Vec::new(),
         read: written.clone(),
         written,
-        grid: [asked.x, asked.y, asked.z],
+        grid: Some([asked.x, asked.y, asked.z]),
         asked: grid,
     };
     let severity = if checked { Severity::Error } else { Severity::Warning };
