@@ -30,8 +30,8 @@ pub struct OtherKernel {
 /// What results should be.
 #[derive(Clone, Debug)]
 pub enum Against {
-    /// What another kernel writes.
-    Kernel(OtherKernel),
+    /// What another kernel writes: all, or the array of a name.
+    Kernel(Option<String>, OtherKernel),
     /// Contents of the array of a name, or of the only one that the kernel writes.
     Array(Option<String>, Tensor),
 }
@@ -258,7 +258,7 @@ impl KernelCase {
 
     fn others(&self) -> impl Iterator<Item = &OtherKernel> {
         let referees = self.against.iter().filter_map(|against| match against {
-            Against::Kernel(other) => Some(other),
+            Against::Kernel(_, other) => Some(other),
             Against::Array(..) => None,
         });
         referees.chain(&self.baselines)
@@ -316,7 +316,25 @@ impl KernelCase {
             }
         }
         for against in &self.against {
-            let Against::Array(name, contents) = against else { continue };
+            let (name, contents) = match against {
+                Against::Array(name, contents) => (name, contents),
+                Against::Kernel(only, other) => {
+                    let theirs = self.other(other, made).written()?;
+                    let is_sought = |name: &&String| only.as_ref().is_none_or(|only| only == *name);
+                    // What is called right has been compared with what the user named.
+                    if let Some(name) = written.iter().filter(is_sought).find(|name| !theirs.contains(name)) {
+                        let help = match only {
+                            None => format!("; `--against NAME={}` says of which array it is the reference", other.name),
+                            Some(_) => String::new(),
+                        };
+                        return Err(unrelated(&other.name, format!("does not write `{name}`{help}")));
+                    }
+                    if let Some(only) = only.as_ref().filter(|only| !written.contains(only)) {
+                        return Err(unrelated(only, "is none of the arrays".into()));
+                    }
+                    continue;
+                }
+            };
             let told = name.as_deref().unwrap_or("the reference");
             let array = match (name, written.as_slice()) {
                 (Some(name), _) => Some(name),
@@ -347,9 +365,10 @@ impl KernelCase {
     ) -> Result<Vec<(Tensor, Allowed)>, Fault> {
         let mut runs = Vec::new();
         for against in &self.against {
-            if let Against::Kernel(other) = against {
+            if let Against::Kernel(only, other) = against {
                 let other = self.other(other, made);
-                let (left, written) = (other.unoptimised(&other.arguments)?, other.written().map_err(kernel_fault)?);
+                let (left, mut written) = (other.unoptimised(&other.arguments)?, other.written().map_err(kernel_fault)?);
+                written.retain(|name| only.as_ref().is_none_or(|only| only == name));
                 refuse_partial(other.kernel.name(), &unwritten(&other, &written, &left)?)?;
                 runs.push((written, left, other, Vec::new()));
             }
@@ -368,7 +387,7 @@ impl KernelCase {
         let answer = |(name, item): &(String, usize)| {
             let stored = self.against.iter().find_map(|against| match against {
                 Against::Array(own, contents) if own.as_ref().is_none_or(|own| own == name) => Some(contents.clone()),
-                Against::Array(..) | Against::Kernel(_) => None,
+                Against::Array(..) | Against::Kernel(..) => None,
             });
             let run = runs.iter().find(|(written, ..)| written.contains(name));
             let want = match (stored, run) {
