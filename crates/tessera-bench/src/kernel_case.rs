@@ -6,8 +6,11 @@
 
 use tessera_runtime::argspec::Argument;
 use tessera_runtime::{
-    CompileOptions, Device, Kernel, KernelError, LaunchGrid, OptLevel, PreparedLaunch, Tensor, TensorError, Unwritten, Value,
+    CompileOptions, Device, Kernel, KernelError, LaunchGrid, LaunchOptions, OptLevel, PreparedLaunch, Tensor, TensorError,
+    Unwritten, Value,
 };
+
+use tessera_types::TimeLimit;
 
 use crate::case::Fault;
 use crate::guarded::memory_fault;
@@ -57,6 +60,8 @@ pub struct KernelCase {
     pub tolerance: Tolerance,
     /// Kernels that are timed in turn with it.
     pub baselines: Vec<OtherKernel>,
+    /// How long a launch that the harness waits for may take.
+    pub limit: TimeLimit,
 }
 
 /// Why kernels are no suite.
@@ -106,6 +111,7 @@ pub(crate) fn kernel_fault(error: KernelError) -> Fault {
         KernelError::Unsupported { .. } => Status::Unsupported,
         KernelError::Memory { .. } => Status::Oom,
         KernelError::Fault { .. } => Status::RuntimeError,
+        KernelError::NeverEnds(_) => Status::Timeout,
         KernelError::Device(error) if error.poisons_context() => Status::RuntimeError,
         _ => Status::CompileError,
     };
@@ -124,12 +130,19 @@ pub(crate) struct Entrant {
     options: CompileOptions,
     /// What it is given.
     pub(crate) arguments: Vec<(String, Value)>,
+    /// How long a launch may take.
+    limit: TimeLimit,
 }
 
 impl Entrant {
     /// Compiles it for its arguments with other arrays.
     pub(crate) fn prepare(&self, tensors: impl Iterator<Item = Tensor>, device: &Device) -> Result<PreparedLaunch, KernelError> {
         self.kernel.prepare(&with_arrays(&self.arguments, tensors), self.grid, &self.options, device)
+    }
+
+    /// Runs what it was compiled to.
+    pub(crate) fn run(&self, launch: &PreparedLaunch) -> Result<(), KernelError> {
+        launch.run_with(&LaunchOptions { limit: self.limit, ..LaunchOptions::default() }).map(drop)
     }
 
     /// All its arrays.
@@ -158,7 +171,7 @@ impl Entrant {
         };
         let copies: Vec<Tensor> =
             plain.arrays().map(|tensor| tensor.contiguous().map_err(memory_fault)).collect::<Result<_, _>>()?;
-        plain.prepare(copies.iter().cloned(), &Device::Cpu).and_then(|launch| launch.run()).map_err(kernel_fault)?;
+        plain.prepare(copies.iter().cloned(), &Device::Cpu).and_then(|launch| plain.run(&launch)).map_err(kernel_fault)?;
         let values = with_arrays(arguments, copies.into_iter());
         Ok(values.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
     }
@@ -269,7 +282,7 @@ impl KernelCase {
         let has = |kernel: &Kernel, name: &str| kernel.parameters().iter().any(|(own, _)| *own == name);
         let is_own = |name: &str| has(&self.kernel, name) || !self.others().any(|other| has(&other.kernel, name));
         let arguments = made.iter().filter(|(name, _)| is_own(name)).cloned().collect();
-        Entrant { kernel: self.kernel.clone(), grid: self.grid, options: self.options.clone(), arguments }
+        Entrant { kernel: self.kernel.clone(), grid: self.grid, options: self.options.clone(), arguments, limit: self.limit }
     }
 
     /// Another kernel of the case. Choices and threads are the first kernel's.
@@ -278,12 +291,12 @@ impl KernelCase {
         let is_own = |name: &str| parameters.iter().any(|(own, _)| *own == name);
         let arguments = made.iter().filter(|(name, _)| is_own(name)).cloned().collect();
         let options = CompileOptions { config: Default::default(), block: None, plan: None, ..self.options.clone() };
-        Entrant { kernel: other.kernel.clone(), grid: other.grid, options, arguments }
+        Entrant { kernel: other.kernel.clone(), grid: other.grid, options, arguments, limit: self.limit }
     }
 
     /// Its launch, as a tuner looks at it.
     pub(crate) fn launch(&self, made: &[(String, Value)]) -> TunedLaunch {
-        let Entrant { kernel, grid, options, arguments } = self.own(made);
+        let Entrant { kernel, grid, options, arguments, .. } = self.own(made);
         TunedLaunch { kernel: kernel.without_lock(), arguments, grid, options }
     }
 

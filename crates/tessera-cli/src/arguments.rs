@@ -188,6 +188,8 @@ pub(crate) struct Tune {
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) emulation: Emulation,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
     /// The allowed difference of a kernel from its unoptimised results, as a part of those.
     #[arg(long)]
     pub(crate) rtol: Option<f64>,

@@ -73,7 +73,10 @@ fn differences_are_found() {
     assert_eq!(x.difference(&x, |_, _| 0.0).unwrap(), None);
     let y = Tensor::from_vec(&[2, 2], vec![1.0_f32, f32::NAN, 3.5, f32::INFINITY]).unwrap();
     let found = x.difference(&y, |_, _| 0.25).unwrap().unwrap();
-    assert_eq!((found.count, found.place, found.index, found.left, found.right), (1, 2, vec![1, 0], Number::Float(3.0), Number::Float(3.5)));
+    assert_eq!(
+        (found.count, found.place, found.index, found.left, found.right),
+        (1, 2, vec![1, 0], Number::Float(3.0), Number::Float(3.5))
+    );
     assert_eq!(x.difference(&y, |place, want| if (place, want) == (2, 3.5) { 0.5 } else { 0.0 }).unwrap(), None);
     let z = Tensor::from_vec(&[2, 2], vec![1.0_f32, 0.0, 3.0, 1.0]).unwrap();
     assert_eq!(x.difference(&z, |_, _| 1e300).unwrap().unwrap().count, 2);

@@ -229,10 +229,9 @@ impl Checked<'_> {
         if let Some(name) = only {
             let writers = [(own, written), (&what[name.len() + 1..], theirs)];
             return match writers.into_iter().find(|(_, names)| !names.contains(name)) {
-                Some((kernel, names)) => Err(Failure::usage(format!(
-                    "`--against {what}`: `{kernel}` writes {}, and not `{name}`",
-                    names.join(", ")
-                ))),
+                Some((kernel, names)) => {
+                    Err(Failure::usage(format!("`--against {what}`: `{kernel}` writes {}, and not `{name}`", names.join(", "))))
+                }
                 None => Ok(vec![name.clone()]),
             };
         }

@@ -105,8 +105,7 @@ pub(crate) fn show(name: &str, tensor: &Tensor) -> Outcome {
         Number::Float(value) => format!("{}", value as f32),
         Number::Integer(value) => format!("{value}"),
     };
-    let mut texts: Vec<String> =
-        tensor.numbers(0, SHOWN).map_err(Failure::environment)?.into_iter().map(text).collect();
+    let mut texts: Vec<String> = tensor.numbers(0, SHOWN).map_err(Failure::environment)?.into_iter().map(text).collect();
     if tensor.len() > SHOWN {
         texts.push("...".to_string());
     }

@@ -2,6 +2,7 @@
 
 use tessera::bench::{Against, KernelCase, KernelSuite, KernelSuiteError, Library, OtherKernel, Sizes, Suite, one_way_alone};
 use tessera::runtime::{Device, Kernel, LaunchGrid};
+use tessera::types::TimeLimit;
 
 use crate::arguments::Bench;
 use crate::command::bench::asked;
@@ -96,6 +97,8 @@ pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, 
             against,
             tolerance,
             baselines,
+            // Whoever watches the process that measures ends it.
+            limit: TimeLimit::NONE,
         });
     }
     KernelSuite::new(cases, device).map_err(|error| match error {
