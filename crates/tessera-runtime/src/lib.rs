@@ -33,6 +33,7 @@ mod tensor;
 mod tuned;
 mod unwritten;
 mod value;
+mod whole_file;
 mod window;
 mod written;
 
@@ -54,6 +55,7 @@ pub use tensor::{Element, Elements, ElementsMut, Tensor};
 pub use tuned::{Chosen, Lock, Point, Question, Site, Tuned};
 pub use unwritten::Unwritten;
 pub use value::Value;
+pub use whole_file::write_whole;
 
 pub use tessera_bundle::{Bundle, BundleError, Fixed, Variant};
 pub use tessera_compile::{Choices, CompileOptions, OptLevel, PossiblePlan, Sharing, is_fixed_order};
