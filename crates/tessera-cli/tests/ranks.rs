@@ -97,3 +97,19 @@ fn what_ranks_did_not_write_is_told_as_of_one_device() {
         assert_eq!(code, 2, "{printed}");
     }
 }
+
+#[test]
+fn arrays_without_elements_are_divided_as_others() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    product(folder.path());
+    for device in ["cpu", "emu"] {
+        for (arrays, shown) in [
+            (["A=ones:f32[4,0]", "B=ones:f32[0,6]", "C=empty:f32[4,6]", "D=zeros:f32[4,6]"], "C: f32[4, 6] = [0, 0, 0, 0, 0, 0, ...]"),
+            (["A=ones:f32[0,4]", "B=ones:f32[4,6]", "C=empty:f32[0,6]", "D=zeros:f32[0,6]"], "C: f32[0, 6] = []"),
+            (["A=ones:f32[4,4]", "B=ones:f32[4,0]", "C=empty:f32[4,0]", "D=zeros:f32[4,0]"], "C: f32[4, 0] = []"),
+        ] {
+            let (code, printed) = tessera_in(folder.path(), &[&["run", "f.tir::f", "--device", device], &arrays[..]].concat());
+            assert!(code == 0 && printed.contains(shown), "{device}: {printed}");
+        }
+    }
+}
