@@ -104,12 +104,27 @@ fn arrays_without_elements_are_divided_as_others() {
     product(folder.path());
     for device in ["cpu", "emu"] {
         for (arrays, shown) in [
-            (["A=ones:f32[4,0]", "B=ones:f32[0,6]", "C=empty:f32[4,6]", "D=zeros:f32[4,6]"], "C: f32[4, 6] = [0, 0, 0, 0, 0, 0, ...]"),
+            (
+                ["A=ones:f32[4,0]", "B=ones:f32[0,6]", "C=empty:f32[4,6]", "D=zeros:f32[4,6]"],
+                "C: f32[4, 6] = [0, 0, 0, 0, 0, 0, ...]",
+            ),
             (["A=ones:f32[0,4]", "B=ones:f32[4,6]", "C=empty:f32[0,6]", "D=zeros:f32[0,6]"], "C: f32[0, 6] = []"),
             (["A=ones:f32[4,4]", "B=ones:f32[4,0]", "C=empty:f32[4,0]", "D=zeros:f32[4,0]"], "C: f32[4, 0] = []"),
         ] {
             let (code, printed) = tessera_in(folder.path(), &[&["run", "f.tir::f", "--device", device], &arrays[..]].concat());
             assert!(code == 0 && printed.contains(shown), "{device}: {printed}");
         }
+    }
+}
+
+#[test]
+fn sizes_that_do_not_divide_are_a_matter_of_the_command_line() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    product(folder.path());
+    for device in ["cpu", "emu"] {
+        let arrays = ["A=ones:f32[6,8]", "B=ones:f32[8,9]", "C=empty:f32[6,9]", "D=zeros:f32[6,9]"];
+        let (code, printed) = tessera_in(folder.path(), &[&["run", "f.tir::f", "--device", device], &arrays[..]].concat());
+        assert!(code == 5 && printed.contains("axis 1 of `B`, [8, 9], does not divide by the 2 ranks of `tp`"), "{printed}");
+        assert!(printed.contains("pad it to 10"), "{printed}");
     }
 }
