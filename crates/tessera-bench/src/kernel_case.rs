@@ -110,7 +110,9 @@ pub(crate) fn kernel_fault(error: KernelError) -> Fault {
     let status = match &error {
         KernelError::Unsupported { .. } => Status::Unsupported,
         KernelError::Memory { .. } => Status::Oom,
-        KernelError::Fault { .. } => Status::RuntimeError,
+        // What a kernel must not do is its mistake, as a wrong result is.
+        KernelError::Fault { .. } => Status::Incorrect,
+        KernelError::Device(error) if error.is_of_kernel() => Status::Incorrect,
         KernelError::NeverEnds(_) => Status::Timeout,
         KernelError::Device(error) if error.poisons_context() => Status::RuntimeError,
         _ => Status::CompileError,

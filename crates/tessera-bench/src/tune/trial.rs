@@ -199,7 +199,9 @@ impl Trial<'_> {
                 // What is left running on a chip has it until the process ends, and whoever asks the chip waits for that.
                 Err(fault) if fault.status == Status::Timeout => return Err(fault.into()),
                 Err(fault) if suite.is_lost() && !recover() => return Err(fault.into()),
-                Err(fault) if fault.status == Status::RuntimeError => Some(Outcome::Failed(fault.message)),
+                Err(fault) if fault.status.is_wrong() || fault.status == Status::RuntimeError => {
+                    Some(Outcome::Failed(fault.message))
+                }
                 Err(fault) => Some(Outcome::Refused(fault.message)),
             };
             if let (Some(Outcome::Wrong(why) | Outcome::Failed(why) | Outcome::Refused(why)), true) = (&wrong, at == own) {
