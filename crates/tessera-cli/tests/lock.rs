@@ -445,6 +445,38 @@ fn operators_in_bundles_take_choices_by_their_sizes() {
     wrong(&bundle("k=256"), 5);
 }
 
+/// An entry says everything that was chosen, or is none: the compiler would choose the rest, and nobody measured that.
+#[test]
+fn an_entry_that_is_not_whole_is_refused_at_its_place() {
+    let folder = folder();
+    let path = folder.path().join("tessera.lock");
+    right(tessera(folder.path(), "tune", &GEMM, &[]));
+    let whole = std::fs::read_to_string(&path).expect("a lockfile");
+    let config = whole.lines().find(|line| line.starts_with("config = ")).expect("choices");
+    let (time, _) =
+        whole.lines().find_map(|line| line.split_once(" = ").filter(|(name, _)| name.ends_with("_us"))).expect("a time");
+    let without_n = config.split(',').filter(|part| !part.contains("BLOCK_N")).collect::<Vec<_>>().join(",");
+    let at = whole.lines().position(|line| line.starts_with("[gemm.")).expect("a table") + 1;
+    for (changed, said) in [
+        (whole.replace(&format!("{config}\n"), ""), "has no `BLOCK_M` in its `config`".to_string()),
+        (whole.replace(config, &without_n), "has no `BLOCK_N` in its `config`".to_string()),
+        (
+            whole.replace(&format!("{config}\n"), &format!("{config}\nplan = \"\"\"\nplan @gemm {{\n}}\n\"\"\"\n")),
+            "the CPU follows none".to_string(),
+        ),
+        (whole.replace(&format!("{time} = "), &format!("{time} = -")), format!("has a `{time}` that is no time")),
+    ] {
+        assert_ne!(changed, whole);
+        std::fs::write(&path, &changed).expect("written");
+        for more in [&["--frozen"][..], &[]] {
+            let refused = wrong(&tessera(folder.path(), "run", &GEMM, more), 5);
+            assert!(refused.contains(&said) && refused.contains(&format!("tessera.lock:{at}:1")), "{refused}");
+        }
+    }
+    std::fs::write(&path, &whole).expect("written");
+    right(tessera(folder.path(), "run", &GEMM, &["--frozen"]));
+}
+
 #[test]
 fn a_lockfile_that_is_none_is_told_with_its_line() {
     let folder = folder();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tessera_ir::{Diagnostic, SourceMap, Span};
 use tessera_launch::Report;
-use tessera_lock::Lockfile;
+use tessera_lock::{Key, Lockfile};
 
 use crate::kernel::KernelError;
 use crate::whole_file::{beside, place, write_whole};
@@ -28,6 +28,31 @@ pub(super) fn read(path: &Path) -> Result<Option<Lockfile>, KernelError> {
         let diagnostics = vec![Diagnostic::error("lockfile", span, wrong.message).help(wrong.help)];
         KernelError::Rejected(Report { diagnostics, sources })
     })
+}
+
+/// Says what is wrong with the entry of a key, at its place in the file.
+pub(super) fn refused(path: &Path, key: &Key, what: &str) -> KernelError {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let id = key.id();
+    let message = format!("`{}.{id}` {what}", key.kernel);
+    let mut sources = SourceMap::default();
+    let mut start = 0;
+    let mut lines = text.split_inclusive('\n').map(|line| {
+        let at = start;
+        start += line.len();
+        (at, line.trim_end())
+    });
+    let diagnostic = match lines.find(|(_, line)| line.starts_with('[') && line.contains(&id)) {
+        Some((at, line)) => {
+            let source = sources.add(path.display().to_string(), text.as_str());
+            let span = Span { source, start: at as u32, end: (at + line.len()) as u32 };
+            Diagnostic::error("lockfile", span, message)
+        }
+        // The choices are a program's own, or of another product of the target.
+        None => Diagnostic::bare("lockfile", format!("{}: {message}", path.display())),
+    };
+    let diagnostics = vec![diagnostic.help("delete the table; `tessera tune` makes it again")];
+    KernelError::Rejected(Report { diagnostics, sources })
 }
 
 /// Refuses a path to which [`update`] could write nothing.
