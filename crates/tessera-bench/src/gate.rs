@@ -20,6 +20,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tessera_ops::RowIdentity;
+use tessera_runtime::Number;
 use tessera_types::DType;
 
 use crate::case::{Check, Expected, Fault, Lane, Output, Phase, Poison, Subject};
@@ -416,6 +417,8 @@ struct Tally {
     elements: u64,
     failed: u64,
     worst: Option<Worst>,
+    /// What was written there and what is wanted, where they are integers: a record's numbers have 53 bits.
+    digits: Option<[Number; 2]>,
     worst_ratio: f64,
     bias: f64,
     biased: u64,
@@ -424,10 +427,13 @@ struct Tally {
 impl Tally {
     fn sentence(&self, failed: u64) -> String {
         match &self.worst {
-            Some(w) => format!(
-                "{failed} elements are outside the bound, the worst is `{}`[{}, {}]: got {}, want {}, allowed {:.3e} ({:.3} times the bound)",
-                w.output, w.row, w.column, w.got, w.want, w.bound.0, w.ratio.0
-            ),
+            Some(w) => {
+                let [got, want] = self.digits.unwrap_or([w.got, w.want].map(|number| Number::Float(number.0)));
+                format!(
+                    "{failed} elements are outside the bound, the worst is `{}`[{}, {}]: got {got}, want {want}, allowed {:.3e} ({:.3} times the bound)",
+                    w.output, w.row, w.column, w.bound.0, w.ratio.0
+                )
+            }
             None => format!("{failed} elements are outside the bound"),
         }
     }
@@ -442,6 +448,7 @@ impl Tally {
         }
         if self.worst.is_none() || ratio > self.worst_ratio {
             self.worst_ratio = ratio;
+            self.digits = None;
             self.worst = Some(Worst {
                 output: output.name.clone(),
                 row: (at / output.row_len) as u64,
@@ -516,7 +523,7 @@ fn compare(subject: &dyn Subject, tally: &mut Tally, (tolerance, nans): (Option<
                         if codes[i] == exact[i] || alike {
                             tally.element(output, places[i], want, want, 0.0);
                         } else {
-                            tally.mismatch(output, places[i], got, want);
+                            tally.mismatch(output, places[i], [codes[i], exact[i]]);
                         }
                     }
                 }
@@ -538,17 +545,19 @@ fn compare(subject: &dyn Subject, tally: &mut Tally, (tolerance, nans): (Option<
 }
 
 impl Tally {
-    fn mismatch(&mut self, output: &Output, at: usize, got: f64, want: f64) {
+    fn mismatch(&mut self, output: &Output, at: usize, codes: [u64; 2]) {
+        let [got, want] = codes.map(|code| Real((output.decode)(code)));
         self.elements += 1;
         self.failed += 1;
         if self.worst.is_none() || self.worst_ratio < f64::INFINITY {
             self.worst_ratio = f64::INFINITY;
+            self.digits = (!output.dtype.is_float()).then(|| codes.map(|code| Number::of(output.dtype, code)));
             self.worst = Some(Worst {
                 output: output.name.clone(),
                 row: (at / output.row_len) as u64,
                 column: (at % output.row_len) as u64,
-                got: Real(got),
-                want: Real(want),
+                got,
+                want,
                 bound: Real(0.0),
                 ratio: Real(f64::INFINITY),
             });

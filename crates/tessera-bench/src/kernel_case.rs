@@ -6,8 +6,11 @@
 
 use tessera_runtime::argspec::Argument;
 use tessera_runtime::{
-    CompileOptions, Device, Kernel, KernelError, LaunchGrid, OptLevel, PreparedLaunch, Tensor, TensorError, Unwritten, Value,
+    CompileOptions, Device, Kernel, KernelError, LaunchGrid, LaunchOptions, OptLevel, PreparedLaunch, Tensor, TensorError,
+    Unwritten, Value,
 };
+
+use tessera_types::TimeLimit;
 
 use crate::case::Fault;
 use crate::guarded::memory_fault;
@@ -30,8 +33,8 @@ pub struct OtherKernel {
 /// What results should be.
 #[derive(Clone, Debug)]
 pub enum Against {
-    /// What another kernel writes.
-    Kernel(OtherKernel),
+    /// What another kernel writes: all, or the array of a name.
+    Kernel(Option<String>, OtherKernel),
     /// Contents of the array of a name, or of the only one that the kernel writes.
     Array(Option<String>, Tensor),
 }
@@ -57,6 +60,8 @@ pub struct KernelCase {
     pub tolerance: Tolerance,
     /// Kernels that are timed in turn with it.
     pub baselines: Vec<OtherKernel>,
+    /// How long a launch that the harness waits for may take.
+    pub limit: TimeLimit,
 }
 
 /// Why kernels are no suite.
@@ -105,7 +110,10 @@ pub(crate) fn kernel_fault(error: KernelError) -> Fault {
     let status = match &error {
         KernelError::Unsupported { .. } => Status::Unsupported,
         KernelError::Memory { .. } => Status::Oom,
-        KernelError::Fault { .. } => Status::RuntimeError,
+        // What a kernel must not do is its mistake, as a wrong result is.
+        KernelError::Fault { .. } => Status::Incorrect,
+        KernelError::Device(error) if error.is_of_kernel() => Status::Incorrect,
+        KernelError::NeverEnds(_) => Status::Timeout,
         KernelError::Device(error) if error.poisons_context() => Status::RuntimeError,
         _ => Status::CompileError,
     };
@@ -124,12 +132,19 @@ pub(crate) struct Entrant {
     options: CompileOptions,
     /// What it is given.
     pub(crate) arguments: Vec<(String, Value)>,
+    /// How long a launch may take.
+    limit: TimeLimit,
 }
 
 impl Entrant {
     /// Compiles it for its arguments with other arrays.
     pub(crate) fn prepare(&self, tensors: impl Iterator<Item = Tensor>, device: &Device) -> Result<PreparedLaunch, KernelError> {
         self.kernel.prepare(&with_arrays(&self.arguments, tensors), self.grid, &self.options, device)
+    }
+
+    /// Runs what it was compiled to.
+    pub(crate) fn run(&self, launch: &PreparedLaunch) -> Result<(), KernelError> {
+        launch.run_with(&LaunchOptions { limit: self.limit, ..LaunchOptions::default() }).map(drop)
     }
 
     /// All its arrays.
@@ -158,7 +173,7 @@ impl Entrant {
         };
         let copies: Vec<Tensor> =
             plain.arrays().map(|tensor| tensor.contiguous().map_err(memory_fault)).collect::<Result<_, _>>()?;
-        plain.prepare(copies.iter().cloned(), &Device::Cpu).and_then(|launch| launch.run()).map_err(kernel_fault)?;
+        plain.prepare(copies.iter().cloned(), &Device::Cpu).and_then(|launch| plain.run(&launch)).map_err(kernel_fault)?;
         let values = with_arrays(arguments, copies.into_iter());
         Ok(values.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
     }
@@ -258,7 +273,7 @@ impl KernelCase {
 
     fn others(&self) -> impl Iterator<Item = &OtherKernel> {
         let referees = self.against.iter().filter_map(|against| match against {
-            Against::Kernel(other) => Some(other),
+            Against::Kernel(_, other) => Some(other),
             Against::Array(..) => None,
         });
         referees.chain(&self.baselines)
@@ -269,7 +284,7 @@ impl KernelCase {
         let has = |kernel: &Kernel, name: &str| kernel.parameters().iter().any(|(own, _)| *own == name);
         let is_own = |name: &str| has(&self.kernel, name) || !self.others().any(|other| has(&other.kernel, name));
         let arguments = made.iter().filter(|(name, _)| is_own(name)).cloned().collect();
-        Entrant { kernel: self.kernel.clone(), grid: self.grid, options: self.options.clone(), arguments }
+        Entrant { kernel: self.kernel.clone(), grid: self.grid, options: self.options.clone(), arguments, limit: self.limit }
     }
 
     /// Another kernel of the case. Choices and threads are the first kernel's.
@@ -278,12 +293,12 @@ impl KernelCase {
         let is_own = |name: &str| parameters.iter().any(|(own, _)| *own == name);
         let arguments = made.iter().filter(|(name, _)| is_own(name)).cloned().collect();
         let options = CompileOptions { config: Default::default(), block: None, plan: None, ..self.options.clone() };
-        Entrant { kernel: other.kernel.clone(), grid: other.grid, options, arguments }
+        Entrant { kernel: other.kernel.clone(), grid: other.grid, options, arguments, limit: self.limit }
     }
 
     /// Its launch, as a tuner looks at it.
     pub(crate) fn launch(&self, made: &[(String, Value)]) -> TunedLaunch {
-        let Entrant { kernel, grid, options, arguments } = self.own(made);
+        let Entrant { kernel, grid, options, arguments, .. } = self.own(made);
         TunedLaunch { kernel: kernel.without_lock(), arguments, grid, options }
     }
 
@@ -316,7 +331,25 @@ impl KernelCase {
             }
         }
         for against in &self.against {
-            let Against::Array(name, contents) = against else { continue };
+            let (name, contents) = match against {
+                Against::Array(name, contents) => (name, contents),
+                Against::Kernel(only, other) => {
+                    let theirs = self.other(other, made).written()?;
+                    let is_sought = |name: &&String| only.as_ref().is_none_or(|only| only == *name);
+                    // What is called right has been compared with what the user named.
+                    if let Some(name) = written.iter().filter(is_sought).find(|name| !theirs.contains(name)) {
+                        let help = match only {
+                            None => format!("; `--against NAME={}` says of which array it is the reference", other.name),
+                            Some(_) => String::new(),
+                        };
+                        return Err(unrelated(&other.name, format!("does not write `{name}`{help}")));
+                    }
+                    if let Some(only) = only.as_ref().filter(|only| !written.contains(only)) {
+                        return Err(unrelated(only, "is none of the arrays".into()));
+                    }
+                    continue;
+                }
+            };
             let told = name.as_deref().unwrap_or("the reference");
             let array = match (name, written.as_slice()) {
                 (Some(name), _) => Some(name),
@@ -347,9 +380,10 @@ impl KernelCase {
     ) -> Result<Vec<(Tensor, Allowed)>, Fault> {
         let mut runs = Vec::new();
         for against in &self.against {
-            if let Against::Kernel(other) = against {
+            if let Against::Kernel(only, other) = against {
                 let other = self.other(other, made);
-                let (left, written) = (other.unoptimised(&other.arguments)?, other.written().map_err(kernel_fault)?);
+                let (left, mut written) = (other.unoptimised(&other.arguments)?, other.written().map_err(kernel_fault)?);
+                written.retain(|name| only.as_ref().is_none_or(|only| only == name));
                 refuse_partial(other.kernel.name(), &unwritten(&other, &written, &left)?)?;
                 runs.push((written, left, other, Vec::new()));
             }
@@ -368,7 +402,7 @@ impl KernelCase {
         let answer = |(name, item): &(String, usize)| {
             let stored = self.against.iter().find_map(|against| match against {
                 Against::Array(own, contents) if own.as_ref().is_none_or(|own| own == name) => Some(contents.clone()),
-                Against::Array(..) | Against::Kernel(_) => None,
+                Against::Array(..) | Against::Kernel(..) => None,
             });
             let run = runs.iter().find(|(written, ..)| written.contains(name));
             let want = match (stored, run) {

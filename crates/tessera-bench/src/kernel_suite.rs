@@ -344,7 +344,7 @@ impl Subject for KernelSubject {
     }
 
     fn launch(&mut self) -> Result<(), Fault> {
-        self.launch.run().map_err(kernel_fault)
+        self.entrant.run(&self.launch).map_err(kernel_fault)
     }
 
     fn most_launches(&self) -> usize {

@@ -232,6 +232,7 @@ fn stable_bits_leave_ways_that_add_up_in_the_same_order() {
             known: &Lockfile::default(),
             device: &device,
             options: TuneOptions { most: 4, bits, ..TuneOptions::default() },
+            recover: &|| false,
         };
         let mut tried = tuning.run(&mut Yardstick::Count(&mut || 0), &mut |_, _, _| {}).expect("choices");
         tried.swap_remove(0)

@@ -188,6 +188,8 @@ pub(crate) struct Tune {
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) emulation: Emulation,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
     /// The allowed difference of a kernel from its unoptimised results, as a part of those.
     #[arg(long)]
     pub(crate) rtol: Option<f64>,
@@ -414,8 +416,8 @@ pub(crate) struct Check {
 /// What a kernel's results are compared with, and how far they may be from it.
 #[derive(Debug, Args)]
 pub(crate) struct Reference {
-    /// Compare a kernel's results with `[NAME=]FILE.npy`, with what another kernel writes, `FILE::KERNEL`, or, in `check`, with those of
-    /// a device: `cpu`, `emu`, `cuda`. `check` compares with an unoptimised run too, `bench` where nothing is named.
+    /// Compare a kernel's results with `[NAME=]FILE.npy`, with what another kernel writes, `[NAME=]FILE::KERNEL`, or, in `check`, with those
+    /// of a device: `cpu`, `emu`, `cuda`. `check` compares with an unoptimised run too, `bench` where nothing is named.
     #[arg(long)]
     pub(crate) against: Vec<String>,
     /// Blocks of the kernel to compare with; those of `--grid` when absent.

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use serde_json::{Map, Value};
 use tessera::bench::Exit;
 use tessera::ir::{Diagnostic, Reproducer, Severity, SourceMap};
+use tessera::runtime::write_whole;
 
 use crate::finding::{Class, Finding, Spot, report};
 
@@ -191,7 +192,12 @@ pub(crate) fn read_text(path: &str) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| Failure::environment(format!("can't read `{path}`: {error}")))
 }
 
-/// Writes a file, or says which file could not be written.
+/// Writes a file as a whole, or says which file could not be written; one that was there before is there then.
+pub(crate) fn write_bytes(path: &str, bytes: &[u8]) -> Outcome {
+    write_whole(path, &[bytes]).map_err(|error| Failure::environment(format!("can't write `{path}`: {error}")))
+}
+
+/// The same of a text.
 pub(crate) fn write_text(path: &str, text: &str) -> Outcome {
-    std::fs::write(path, text).map_err(|error| Failure::environment(format!("can't write `{path}`: {error}")))
+    write_bytes(path, text.as_bytes())
 }

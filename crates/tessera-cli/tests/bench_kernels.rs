@@ -7,6 +7,8 @@ use serde_json::Value;
 
 const KERNELS: &str = "import math
 import cuda.tile as ct
+import tessera
+from tessera import Tensor, tile
 
 @ct.kernel
 def double(x, y, N: ct.Constant[int]):
@@ -52,6 +54,12 @@ def no_numbers(x, y, N: ct.Constant[int]):
     i = ct.bid(0)
     v = ct.load(x, (i,), (N,))
     ct.store(y, (i,), (v - v) / (v - v))
+
+@tessera.kernel
+def beyond(x: Tensor[\"N\", dtype], y: Tensor[\"N\", dtype]):
+    t = tile.block_id() * tile.block_size() + tile.thread_id()
+    if t <= x.shape[0]:
+        y[t] = x[t]
 
 @ct.kernel
 def elsewhere(x, z, N: ct.Constant[int]):
@@ -164,6 +172,18 @@ fn results_are_judged_by_one_s_own_reference() {
     assert_eq!(code, 0, "{out}{err}");
     assert_eq!(judged(format!("{kernel} --against want.npy")), wrong);
     assert_eq!(judged(format!("k.py::double {LAUNCH} --sizes m=1024 --against y=want.npy")), right);
+}
+
+/// What reads outside of its arrays is a wrong kernel, and no matter of the machine.
+#[test]
+fn a_kernel_that_stops_with_a_fault_is_wrong() {
+    let folder = folder();
+    let launch = "k.py::beyond x=randn:f32[1000] y=empty:f32[1000] --grid 8 --block 128";
+    for device in ["cpu", "emu"] {
+        let (code, found) = rows(folder.path(), &format!("{launch} --device {device}"));
+        let [(_, _, status, reason)] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((code, status.as_str()), (2, "incorrect"), "{device}: {reason}");
+    }
 }
 
 /// Results that are no numbers are as good as any other ones: none are taken for right where they are made of nothing, or by the kernel itself.

@@ -138,6 +138,10 @@ fn operators_are_packed_for_sizes() {
     let half =
         right(here, "run ops.tbundle::gemm.nn A=ones:f32[64,32] B=ones:f32[32,48] C=empty:f32[64,48] alpha=0.5 --device emu");
     assert!(half.contains("C: f32[64, 48] = [16, 16, 16,"), "{half}");
+    for option in ["--ranks 2", "--check-calls"] {
+        let line = "run ops.tbundle::gemm.nt A=ones:f32[64,32] B=ones:f32[48,32] C=empty:f32[64,48] --device emu";
+        refused(here, &format!("{line} {option}"), 5, "the kernels of a bundle are for one device");
+    }
     refused(
         here,
         "run ops.tbundle::gemm.nt A=ones:f32[32,32] B=ones:f32[48,32] C=empty:f32[32,48] --device emu",

@@ -48,6 +48,11 @@ def double(x, y, N: ct.Constant[int]):
     ct.store(y, (i,), ct.load(x, (i,), (N,)) * 2)
 
 @ct.kernel
+def farther(x, y, N: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.load(x, (i,), (N,)) + 199)
+
+@ct.kernel
 def twice(x, y, STEP: ct.Constant[int]):
     i = ct.bid(0)
     v = ct.load(x, (i,), (STEP,))
@@ -57,6 +62,15 @@ def twice(x, y, STEP: ct.Constant[int]):
 def both(xs, ys, N: ct.Constant[int]):
     i = ct.bid(0)
     ct.store(ys[0], (i,), ct.load(xs[0], (i,), (N,)))
+
+@tessera.kernel
+def sum_and_double(x: Tensor[\"N\", dtype], y: Tensor[\"N\", dtype], z: Tensor[\"N\", dtype]):
+    tile.store(y, tile.load(x) + tile.load(x))
+    tile.store(z, tile.load(x) * 3.0)
+
+@tessera.kernel
+def sum_alone(x: Tensor[\"N\", dtype], y: Tensor[\"N\", dtype], z: Tensor[\"N\", dtype]):
+    tile.store(y, tile.load(x) + tile.load(x))
 
 @tessera.kernel
 def scale(x: Tensor[\"N\", dtype], y: Tensor[\"N\", dtype]):
@@ -284,6 +298,48 @@ fn what_is_no_number_is_right_only_where_the_inputs_make_it() {
     let (_, object) = data(&format!("check k.py::no_numbers x=@{odd} y=empty:f32[4] N=4 --grid 1 --device cpu"));
     let message = object["findings"][0]["message"].as_str().expect("a message");
     assert!(message.starts_with("4 of 4 elements of `y` are infinite or no numbers"), "{message}");
+}
+
+/// What was not compared is never called equal: a kernel is a reference for what it writes, and of an array by name.
+#[test]
+fn arrays_that_one_kernel_writes_alone_are_not_called_equal() {
+    let launch = "x=ones:f32[100] y=empty:f32[100] z=zeros:f32[100] --device cpu --against";
+    for (kernel, other, writer, idle) in [
+        ("sum_and_double", "sum_alone", "sum_and_double", "k.py::sum_alone"),
+        ("sum_alone", "sum_and_double", "k.py::sum_and_double", "sum_alone"),
+    ] {
+        let (code, _, err) = tessera(&format!("check k.py::{kernel} {launch} k.py::{other}"));
+        let said = format!("`--against k.py::{other}` is no reference for `z`: `{writer}` writes it, and `{idle}` does not");
+        assert!(code == 5 && err.contains(&said) && err.contains(&format!("`--against y=k.py::{other}`")), "{err}");
+        let (code, out, err) = tessera(&format!("check k.py::{kernel} {launch} y=k.py::{other}"));
+        assert!(code == 0 && !out.contains("z as by"), "{out}{err}");
+        let (code, _, err) = tessera(&format!("check k.py::{kernel} {launch} z=k.py::{other}"));
+        assert!(code == 5 && err.contains(&format!("`{idle}` writes y, and not `z`")), "{err}");
+    }
+    let (_, out, _) = tessera(&format!("check k.py::sum_and_double {launch} y=k.py::sum_alone"));
+    assert!(out.contains("sum_and_double: y, z as in an unoptimised run; y as by y=k.py::sum_alone\n"), "{out}");
+    let (_, out, _) = tessera(&format!("check k.py::sum_and_double {launch} cpu --against k.py::sum_and_double"));
+    assert!(out.contains("y, z as in an unoptimised run and as by cpu, k.py::sum_and_double\n"), "{out}");
+    let (code, _, err) = tessera(&format!("bench k.py::sum_and_double {launch} k.py::sum_alone"));
+    assert!(code == 5 && err.contains("`k.py::sum_alone` does not write `z`; `--against NAME=k.py::sum_alone`"), "{err}");
+    let (code, out, err) = tessera(&format!("bench k.py::sum_and_double {launch} y=k.py::sum_alone"));
+    assert!(code == 0 || code == 3, "{out}{err}");
+}
+
+/// Integers of 64 bits, of which an `f64` holds the first 53: what differs by less than it can tell differs all the same.
+#[test]
+fn integers_are_compared_and_shown_with_all_their_digits() {
+    let launch = "x=const(4611686018427387904):i64[64] y=empty:i64[64] N=16 --grid 4 --device cpu";
+    let (code, object) = data(&format!("check k.py::farther {launch} --against k.py::copy"));
+    assert_eq!((code, ids(&object)), (2, vec!["difference"]), "{object}");
+    let worst = &object["compared"][1]["worst"];
+    assert_eq!((&worst["got"], &worst["want"]), (&"4611686018427388103".into(), &"4611686018427387904".into()), "{object}");
+    let (code, _) = data(&format!("check k.py::farther {launch} --against k.py::copy --atol 199"));
+    assert_eq!(code, 0);
+    let (code, out, err) = tessera(&format!("run k.py::farther {launch}"));
+    assert!(code == 0 && out.contains("= [4611686018427388103, "), "{out}{err}");
+    let (_, out, err) = tessera(&format!("bench k.py::farther {launch} --against k.py::copy"));
+    assert!(format!("{out}{err}").contains("got 4611686018427388103, want 4611686018427387904"), "{out}{err}");
 }
 
 #[test]

@@ -14,6 +14,12 @@ def dead(x, y):
     if ct.bid(0) > 1000:
         ct.store(y, (ct.bid(0),), ct.load(x, (ct.bid(0),), (16,)))
 ";
+const ADD: &str = "import cuda.tile as ct
+
+@ct.kernel
+def add(x, y, T: ct.Constant[int]):
+    ct.store(y, (ct.bid(0),), ct.load(x, (ct.bid(0),), (T,)) + 1)
+";
 const DEAD: &str = "check k.py::dead x=ones:f32[64] y=empty:f32[64] --device cpu --grid 4";
 const BENCH: &str = "bench vector --device cpu --precision fp32 --sizes n=64";
 
@@ -71,6 +77,59 @@ fn a_run_that_cannot_write_ends_with_4() {
         assert_eq!(code, 4, "{out}\n{error}");
         assert!(error.contains("File too large"), "{error}");
     }
+}
+
+/// A disk that is full, or a file that may become no larger, leaves what a command was to replace.
+#[test]
+fn a_file_that_cannot_be_written_is_as_it_was() {
+    let folder = folder();
+    let here = folder.path();
+    fs::write(here.join("add.py"), ADD).unwrap();
+    let run = |elements: usize| {
+        format!("run add.py::add x=ones:f32[{elements}] y=empty:f32[{elements}] T=128 --grid {} --device cpu", elements / 128)
+    };
+    for (line, file) in [
+        (format!("{} --save y=y.npy", run(25600)), "y.npy"),
+        ("bundle add.py::add x=f32[?] y=f32[?] T=128 -o x.tbundle".to_string(), "x.tbundle"),
+        ("compile add.py::add x=f32[?] y=f32[?] T=128 --emit ptx --target sm_90a -o x.ptx".to_string(), "x.ptx"),
+    ] {
+        let before = "what was there before";
+        fs::write(here.join(file), before).unwrap();
+        let mut shell = Command::new("sh");
+        let limited = "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"";
+        shell.current_dir(here).args(["-c", limited, env!("CARGO_BIN_EXE_tessera")]).args(line.split(' '));
+        let (code, out, error) = ended(&shell.output().expect("sh starts"));
+        assert!(code == 4 && error.contains("File too large"), "{line}: {out}\n{error}");
+        assert_eq!(fs::read_to_string(here.join(file)).unwrap(), before, "{line}");
+        let (code, out, error) = tessera(here, &line);
+        assert_eq!(code, 0, "{line}: {out}\n{error}");
+        assert_ne!(fs::read(here.join(file)).unwrap(), before.as_bytes(), "{line}");
+    }
+    let left: Vec<String> = fs::read_dir(here).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(left.len(), 5, "{left:?}");
+}
+
+/// Who may read a file stays as it was; what is no file, and what a link leads to, is written and not replaced.
+#[test]
+fn what_is_written_keeps_its_kind() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder();
+    let here = folder.path();
+    fs::write(here.join("add.py"), ADD).unwrap();
+    let save = |to: &str| {
+        let line = format!("run add.py::add x=ones:f32[128] y=empty:f32[128] T=128 --grid 1 --device cpu --save y={to}");
+        let (code, out, error) = tessera(here, &line);
+        assert_eq!(code, 0, "{out}\n{error}");
+    };
+    fs::write(here.join("y.npy"), "").unwrap();
+    fs::set_permissions(here.join("y.npy"), fs::Permissions::from_mode(0o640)).unwrap();
+    symlink("y.npy", here.join("link.npy")).unwrap();
+    save("link.npy");
+    assert!(fs::symlink_metadata(here.join("link.npy")).unwrap().is_symlink());
+    let told = fs::metadata(here.join("y.npy")).unwrap();
+    assert_eq!((told.len(), told.permissions().mode() & 0o777), (128 + 512, 0o640));
+    save("/dev/null");
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
 }
 
 #[test]

@@ -240,6 +240,48 @@ def rows(x: Tensor[\"M\", \"N\", dtype], y: Tensor[\"M\", dtype]):
     }
 }
 
+/// Points that write outside of memory, or never end, are told; the others are tried all the same, on the emulator too, where a fault takes the context.
+#[test]
+fn candidates_that_stop_or_never_end_are_told_and_others_chosen() {
+    let folder = folder();
+    let text = "import tessera
+from tessera import Tensor, fp32, tile
+
+@tessera.kernel.autotune(space=dict(BLOCK_SIZE=[32, 64, 128]), key=[\"N\"])
+def rev(x: Tensor[\"N\", dtype], y: Tensor[\"N\", dtype]):
+    s = tile.alloc_shared[fp32](32)
+    t = tile.thread_id()
+    s[t] = x[tile.block_id() * tile.block_size() + t]
+    tile.barrier()
+    y[tile.block_id() * tile.block_size() + t] = s[tile.block_size() - 1 - t]
+
+@tessera.kernel.autotune(space=dict(HANG=[0, 1, 2], BLOCK_SIZE=[32]), key=[\"N\"])
+def hang(x: Tensor[\"N\", dtype], y: Tensor[\"N\", dtype]):
+    t = tile.block_id() * tile.block_size() + tile.thread_id()
+    i = 0
+    while HANG == 1 and i >= 0:
+        i = (i + 1) % 7
+    if t < x.shape[0]:
+        y[t] = x[t] + HANG * 0.0
+";
+    std::fs::write(folder.path().join("k.py"), text).expect("written");
+    for device in ["cpu", "emu"] {
+        let rows = ["rev", "x=randn:f32[1024]", "y=empty:f32[1024]", "--grid", "32", "--device", device];
+        let told = wrong(&tessera(folder.path(), "tune", &rows, &[]), 2);
+        for bad in ["BLOCK_SIZE=64", "BLOCK_SIZE=128"] {
+            assert!(told.contains(&format!("a candidate does not run to its end ({bad}): ")), "{device}: {told}");
+        }
+        let ran = right(tessera(folder.path(), "run", &rows, &["--frozen"]));
+        assert!(ran.contains("BLOCK_SIZE=32 from tessera.lock"), "{ran}");
+        let rows = ["hang", "x=randn:f32[64]", "y=empty:f32[64]", "--grid", "2", "--device", device];
+        let told = wrong(&tessera(folder.path(), "tune", &rows, &["--timeout", "1"]), 2);
+        assert!(told.contains("a candidate does not run to its end (BLOCK_SIZE=32,HANG=1): "), "{device}: {told}");
+        assert!(!told.contains("HANG=2"), "{device}: {told}");
+        let ran = right(tessera(folder.path(), "run", &rows, &["--frozen"]));
+        assert!(ran.contains("HANG=0 from tessera.lock") || ran.contains("HANG=2 from tessera.lock"), "{ran}");
+    }
+}
+
 #[test]
 fn operators_of_the_library_are_tuned_by_their_sizes() {
     let folder = folder();
@@ -401,6 +443,38 @@ fn operators_in_bundles_take_choices_by_their_sizes() {
     assert!(told.contains("m=64,n=64,k=64 in bf16 for sm_90a: ACROSS=0,"), "{told}");
     right(packed);
     wrong(&bundle("k=256"), 5);
+}
+
+/// An entry says everything that was chosen, or is none: the compiler would choose the rest, and nobody measured that.
+#[test]
+fn an_entry_that_is_not_whole_is_refused_at_its_place() {
+    let folder = folder();
+    let path = folder.path().join("tessera.lock");
+    right(tessera(folder.path(), "tune", &GEMM, &[]));
+    let whole = std::fs::read_to_string(&path).expect("a lockfile");
+    let config = whole.lines().find(|line| line.starts_with("config = ")).expect("choices");
+    let (time, _) =
+        whole.lines().find_map(|line| line.split_once(" = ").filter(|(name, _)| name.ends_with("_us"))).expect("a time");
+    let without_n = config.split(',').filter(|part| !part.contains("BLOCK_N")).collect::<Vec<_>>().join(",");
+    let at = whole.lines().position(|line| line.starts_with("[gemm.")).expect("a table") + 1;
+    for (changed, said) in [
+        (whole.replace(&format!("{config}\n"), ""), "has no `BLOCK_M` in its `config`".to_string()),
+        (whole.replace(config, &without_n), "has no `BLOCK_N` in its `config`".to_string()),
+        (
+            whole.replace(&format!("{config}\n"), &format!("{config}\nplan = \"\"\"\nplan @gemm {{\n}}\n\"\"\"\n")),
+            "the CPU follows none".to_string(),
+        ),
+        (whole.replace(&format!("{time} = "), &format!("{time} = -")), format!("has a `{time}` that is no time")),
+    ] {
+        assert_ne!(changed, whole);
+        std::fs::write(&path, &changed).expect("written");
+        for more in [&["--frozen"][..], &[]] {
+            let refused = wrong(&tessera(folder.path(), "run", &GEMM, more), 5);
+            assert!(refused.contains(&said) && refused.contains(&format!("tessera.lock:{at}:1")), "{refused}");
+        }
+    }
+    std::fs::write(&path, &whole).expect("written");
+    right(tessera(folder.path(), "run", &GEMM, &["--frozen"]));
 }
 
 #[test]

@@ -326,6 +326,8 @@ fn calls_that_make_no_sense_are_refused_with_what_does() {
             "gemm_grouped A=ones:f16[3,8] B=ones:f16[1,8,4] offsets=arange:i32[2]",
             "`offsets`: the last bound is 1, and `A` has 3 rows",
         ),
+        ("gemm A=ones:f32[3,4] B=ones:f32[4,2] --ranks 2", "leave out `--ranks`"),
+        ("gemm A=ones:f32[3,4] B=ones:f32[4,2] --check-calls", "leave out `--check-calls`"),
         ("gemm A=ones:f32[3] B=ones:f32[3,2]", "`A` has shape [3], and `A[..batch, m, k]` is wanted"),
         ("gemm A=ones:f32[3,4]", "gemm nn takes `A[..batch, m, k]`, `B[..batch, k, n]` and gives `C[..batch, m, n]`"),
         ("gemm A=ones:f32[3,4] B=ones:f32[4,5] beta=1", "`C` is not given, but read as well"),

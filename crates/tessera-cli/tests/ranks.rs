@@ -55,3 +55,76 @@ fn a_function_with_a_mesh_runs_on_its_ranks() {
     assert_eq!(code, 0, "{printed}");
     assert!(printed.contains("ranks(tp=2)") && printed.contains("graph.all_reduce [%c]"), "{printed}");
 }
+
+/// A product of two ranks, and an array that nobody writes.
+fn product(folder: &std::path::Path) {
+    let text = "graph @f(%A: operand<@Mx@Kxf32>, %B: operand<@Kx@Nxf32> {sharding = \"[_, tp]\"}, %C: operand<@Mx@Nxf32> {sharding = \"[_, tp]\"}, \
+                %D: operand<@Mx@Nxf32>) abi(A: operand<f32, [\"M\", \"K\"]>, B: operand<f32, [\"K\", \"N\"]>, C: operand<f32, [\"M\", \"N\"]>, D: operand<f32, [\"M\", \"N\"]>) mesh(tp=2) {
+  %a = graph.load %A : tensor<@Mx@Kxf32>
+  %b = graph.load %B : tensor<@Kx@Nxf32>
+  %c = graph.contract %a, %b : tensor<@Mx@Nxf32>
+  graph.store %c, %C
+  return
+}
+";
+    std::fs::write(folder.join("f.tir"), text).expect("written");
+}
+
+#[test]
+fn what_ranks_did_not_write_is_told_as_of_one_device() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    product(folder.path());
+    let run = |rest: &str| {
+        let words: Vec<&str> = rest.split(' ').filter(|word| !word.is_empty()).collect();
+        tessera_in(folder.path(), &[&["run", "f.tir::f", "B=randn:f32[8,10]"], &words[..]].concat())
+    };
+    for device in ["cpu", "emu"] {
+        let whole = format!("A=randn:f32[6,8] C=empty:f32[6,10] D=zeros:f32[6,10] --device {device} --sanitize all");
+        let (code, printed) = run(&whole);
+        assert!(code == 0 && printed.contains(", checked: nothing found"), "{printed}");
+        let partly = whole.replace("D=zeros", "D=empty");
+        let (code, printed) = run(&partly);
+        assert_eq!(code, 2, "{printed}");
+        assert!(printed.contains("error[unwritten]") && printed.contains("checked: 1 found"), "{printed}");
+        assert!(printed.contains("`D` was given as `empty`, and the kernel has no store to `D`"), "{printed}");
+        let (code, printed) = run(&partly.replace(" --sanitize all", ""));
+        assert!(code == 0 && printed.contains("warning[unwritten]"), "{printed}");
+        let (code, printed) = run(&format!("{partly} --json"));
+        assert!(code == 2 && printed.contains("\"id\":\"unwritten\""), "{printed}");
+        let (code, printed) = run(&format!("A=empty:f32[6,8] C=empty:f32[6,10] D=zeros:f32[6,10] --device {device}"));
+        assert!(code == 0 && printed.contains("60 of 60 elements of `C` depend on what was in memory before"), "{printed}");
+        let (code, printed) = run(&whole.replace("A=randn", "A=empty"));
+        assert_eq!(code, 2, "{printed}");
+    }
+}
+
+#[test]
+fn arrays_without_elements_are_divided_as_others() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    product(folder.path());
+    for device in ["cpu", "emu"] {
+        for (arrays, shown) in [
+            (
+                ["A=ones:f32[4,0]", "B=ones:f32[0,6]", "C=empty:f32[4,6]", "D=zeros:f32[4,6]"],
+                "C: f32[4, 6] = [0, 0, 0, 0, 0, 0, ...]",
+            ),
+            (["A=ones:f32[0,4]", "B=ones:f32[4,6]", "C=empty:f32[0,6]", "D=zeros:f32[0,6]"], "C: f32[0, 6] = []"),
+            (["A=ones:f32[4,4]", "B=ones:f32[4,0]", "C=empty:f32[4,0]", "D=zeros:f32[4,0]"], "C: f32[4, 0] = []"),
+        ] {
+            let (code, printed) = tessera_in(folder.path(), &[&["run", "f.tir::f", "--device", device], &arrays[..]].concat());
+            assert!(code == 0 && printed.contains(shown), "{device}: {printed}");
+        }
+    }
+}
+
+#[test]
+fn sizes_that_do_not_divide_are_a_matter_of_the_command_line() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    product(folder.path());
+    for device in ["cpu", "emu"] {
+        let arrays = ["A=ones:f32[6,8]", "B=ones:f32[8,9]", "C=empty:f32[6,9]", "D=zeros:f32[6,9]"];
+        let (code, printed) = tessera_in(folder.path(), &[&["run", "f.tir::f", "--device", device], &arrays[..]].concat());
+        assert!(code == 5 && printed.contains("axis 1 of `B`, [8, 9], does not divide by the 2 ranks of `tp`"), "{printed}");
+        assert!(printed.contains("pad it to 10"), "{printed}");
+    }
+}

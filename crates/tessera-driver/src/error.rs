@@ -42,6 +42,11 @@ impl DriverCode {
     pub const fn poisons_context(self) -> bool {
         matches!(self.0, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719)
     }
+
+    /// Whether a kernel did what it must not do, or did not end: another kernel would run on the same device.
+    pub const fn is_of_kernel(self) -> bool {
+        matches!(self.0, 700 | 702 | 710 | 714..=719)
+    }
 }
 
 /// Why a driver call failed.

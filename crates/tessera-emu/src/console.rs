@@ -1,7 +1,7 @@
 //! Launches through a driver table, seen from outside it: what they found, and how the next ones run.
 //!
 //! A driver table has errors and no reports. Whoever made it with [`watched`](crate::watched) holds its console: reports of
-//! all launches since they were last taken, and the options of the launches to come.
+//! all launches since they were last taken, the options of the launches to come, and what a fault has poisoned.
 //!
 //! ```
 //! use tessera_emu::{EmuOptions, LaunchOptions, Schedule, watched};
@@ -10,10 +10,11 @@
 //! assert!(console.take().is_empty() && table.device_count().unwrap() == 1);
 //! ```
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
-use tessera_driver::Dim3;
+use tessera_driver::{Dim3, DriverError};
 
 use crate::options::{LaunchOptions, Schedule};
 use crate::report::Report;
@@ -42,6 +43,8 @@ pub struct Launched {
 pub struct Console {
     options: Mutex<LaunchOptions>,
     launches: Option<Mutex<Vec<Launched>>>,
+    /// Devices whose context a fault has poisoned.
+    poison: Mutex<BTreeMap<u32, DriverError>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -51,7 +54,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 impl Console {
     /// `keeps`: whether somebody will take reports.
     pub(crate) fn new(options: LaunchOptions, keeps: bool) -> Console {
-        Console { options: Mutex::new(options), launches: keeps.then(Mutex::default) }
+        Console { options: Mutex::new(options), launches: keeps.then(Mutex::default), poison: Mutex::default() }
     }
 
     /// How the next launches run.
@@ -67,6 +70,22 @@ impl Console {
     /// The launches since this was last asked.
     pub fn take(&self) -> Vec<Launched> {
         self.launches.as_ref().map_or_else(Vec::new, |launches| std::mem::take(&mut *lock(launches)))
+    }
+
+    /// Makes contexts that a fault has poisoned usable again, which no chip can do: their memory, modules and streams are as the fault left them.
+    pub fn recover(&self) {
+        lock(&self.poison).clear();
+    }
+
+    pub(crate) fn is_well(&self, device: u32) -> Result<(), DriverError> {
+        lock(&self.poison).get(&device).cloned().map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn set_poison(&self, device: u32, error: Option<DriverError>) {
+        match error {
+            Some(error) => lock(&self.poison).insert(device, error),
+            None => lock(&self.poison).remove(&device),
+        };
     }
 
     /// Whether somebody takes reports.

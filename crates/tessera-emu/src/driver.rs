@@ -1,8 +1,8 @@
 //! The emulator behind the driver function table.
 //!
 //! Streams run in order and each call does its work at once, which every program that is right under asynchronous streams
-//! allows. A fault poisons its context as on the chip: later calls give the same error until the context is reset. The
-//! message of the error is the finding, with PTX line, block and thread.
+//! allows. A fault poisons its context as on the chip: later calls give the same error until the context is reset, or
+//! whoever holds the console says that it is well again. The message of the error is the finding, with PTX line, block and thread.
 
 mod table;
 
@@ -71,7 +71,6 @@ struct State {
     /// The same of the host's, for each the device that was current.
     pinned: BTreeMap<u64, u32>,
     users: BTreeMap<u32, u32>,
-    poison: BTreeMap<u32, DriverError>,
 }
 
 struct Driver {
@@ -132,7 +131,7 @@ impl Driver {
     }
 
     fn is_well(&self, device: u32) -> Result<()> {
-        self.state().poison.get(&device).cloned().map_or(Ok(()), Err)
+        self.console.is_well(device)
     }
 
     fn memory(call: &'static str, error: &EmuError) -> DriverError {
@@ -169,7 +168,7 @@ impl Driver {
         state.allocations.retain(|_, owner| *owner != device);
         state.modules.retain(|_, (owner, _)| *owner != device);
         state.functions.retain(|_, function| function.device != device);
-        state.poison.remove(&device);
+        self.console.set_poison(device, None);
         // No other device's user is left who could name one of these.
         if state.users.iter().all(|(&other, users)| other == device || *users == 0) {
             let (next, users) = (state.next, std::mem::take(&mut state.users));
@@ -227,7 +226,7 @@ impl Driver {
                 };
                 let error = error.in_kernel(&name);
                 if error.poisons_context() {
-                    self.state().poison.insert(device, error.clone());
+                    self.console.set_poison(device, Some(error.clone()));
                 }
                 Err(error)
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tessera_driver::DriverError;
+use tessera_driver::{DriverCode, DriverError};
 use tessera_ir::{Diagnostic, SourceMap};
 
 /// Diagnostics with the texts that they point into.
@@ -96,6 +96,11 @@ impl DeviceError {
     /// Arguments that are not right, where the kernel's text is not at hand.
     pub fn without_text(diagnostics: Vec<Diagnostic>) -> DeviceError {
         DeviceError::Rejected(Report { diagnostics, sources: SourceMap::default() })
+    }
+
+    /// Whether a kernel did what it must not do, or did not end.
+    pub fn is_of_kernel(&self) -> bool {
+        matches!(self, DeviceError::Driver(error) if error.code().is_some_and(DriverCode::is_of_kernel))
     }
 
     /// Whether the device's context must be given up.

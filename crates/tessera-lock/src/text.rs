@@ -111,6 +111,11 @@ impl Lockfile {
                 let Some(config) = parse_config(&stored.config) else {
                     return Err(wrong(format!("`{kernel}.{id}` has a `config` that is not `NAME=NUMBER,...`"), again));
                 };
+                let times = [("predicted_us", stored.predicted_us), ("measured_us", stored.measured_us)];
+                let is_time = |time: f64| time.is_finite() && time >= 0.0;
+                if let Some((name, _)) = times.into_iter().find(|(_, time)| time.is_some_and(|time| !is_time(time))) {
+                    return Err(wrong(format!("`{kernel}.{id}` has a `{name}` that is no time"), again));
+                }
                 let (key, entry) = stored.into_entry(kernel.clone(), config);
                 if key.id() != id {
                     let message = format!("`{kernel}.{id}` is not the name of what this entry was made for (`{}` is)", key.id());

@@ -89,6 +89,11 @@ fn what_is_wrong_is_told_with_its_line_and_column() {
     assert!(message.contains("is not the name of what this entry was made for"), "{message}");
     let (_, _, message) = wrong(&text.replace("num_warps=4", "num_warps=four"));
     assert!(message.contains("`NAME=NUMBER,...`"), "{message}");
+    for time in ["measured_us = nan", "measured_us = -12.5", "measured_us = 1.0\npredicted_us = inf"] {
+        let (line, _, message) = wrong(&text.replace("measured_us = 12.5", time));
+        let name = time.rsplit('\n').next().and_then(|line| line.split(' ').next()).expect("a name");
+        assert!(line == 3 && message.ends_with(&format!("has a `{name}` that is no time")), "{line}: {message}");
+    }
     let (_, _, message) = wrong(&text.replace("order", "ordre"));
     assert!(message.contains("is no entry: unknown field `ordre`"), "{message}");
     let (line, _, message) = wrong(&(text.clone() + &text));

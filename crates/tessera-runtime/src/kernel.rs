@@ -268,6 +268,11 @@ impl Kernel {
         &self.name
     }
 
+    /// The texts that its diagnostics point into.
+    pub fn sources(&self) -> &SourceMap {
+        self.origin.sources()
+    }
+
     /// Its parameters with their places in the text of [`PreparedLaunch::sources`].
     pub fn parameters(&self) -> Vec<(&str, Span)> {
         self.origin.places(&self.name)

@@ -96,6 +96,10 @@ pub(crate) fn copy_elements(dtype: DType, from: (&[u8], &Layout), to: (&mut [u8]
     let ((source, from), (target, to)) = (from, to);
     let bits = storage_bits(dtype);
     let len = from.len();
+    // A view without elements may begin anywhere, also behind the memory's end.
+    if len == 0 {
+        return;
+    }
     if from.is_contiguous()
         && to.is_contiguous()
         && (from.offset * bits).is_multiple_of(8)

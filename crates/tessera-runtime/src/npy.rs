@@ -27,7 +27,7 @@
 //! ```
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 
 use tessera_types::DType;
@@ -36,6 +36,7 @@ use crate::error::{FileError, FormatError, TensorError};
 use crate::layout::{Layout, packing};
 use crate::numbers::{bytes_of_codes, codes};
 use crate::tensor::{Tensor, bytes_of};
+use crate::whole_file::write_whole;
 
 mod header;
 
@@ -79,13 +80,7 @@ pub fn write(path: impl AsRef<Path>, tensor: &Tensor) -> Result<(), FileError> {
     let path = path.as_ref();
     let write = || -> Result<(), FormatError> {
         let (head, data) = parts(tensor)?;
-        let mut file = File::create(path)?;
-        let written = file.write_all(&head).and_then(|()| file.write_all(&data));
-        if written.is_err() && file.metadata().is_ok_and(|there| there.is_file()) {
-            // A part of an array would be taken for one.
-            let _ = std::fs::remove_file(path);
-        }
-        Ok(written?)
+        Ok(write_whole(path, &[&head, &data])?)
     };
     write().map_err(|kind| FileError { path: path.to_owned(), kind })
 }

@@ -1,4 +1,4 @@
-//! Tensors as numbers: to and from `f64`, to other element types, and compared.
+//! Tensors as numbers: to and from `f64`, and to other element types.
 //!
 //! Conversions are the language's ([`tessera_types::cast`]): rounded once, saturating for small floats, wrapping between
 //! integers. `i64` and `u64` beyond 2^53 are rounded by [`Tensor::to_f64`]; [`Tensor::to_codes`] is exact for every type.
@@ -95,21 +95,6 @@ fn decode(dtype: DType, bytes: &[u8], elements: usize) -> Vec<f64> {
         }
         _ => codes(dtype, bytes, elements).into_iter().map(|code| number(dtype, code)).collect(),
     }
-}
-
-/// Where and by how much two tensors differ most.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Difference {
-    /// Elements that differ by more than the tolerance.
-    pub count: usize,
-    /// Place of the element that differs most, in row-major order.
-    pub place: usize,
-    /// Index of the element that differs most.
-    pub index: Vec<usize>,
-    /// The left tensor's number there.
-    pub left: f64,
-    /// The right tensor's.
-    pub right: f64,
 }
 
 /// Kinds of poison beside that of [`Tensor::empty`], as the byte that all bytes are.
@@ -231,39 +216,6 @@ impl Tensor {
     /// True when type, shape and every element's bits agree.
     pub fn same_bits(&self, other: &Tensor) -> Result<bool, TensorError> {
         Ok(self.dtype == other.dtype && self.shape() == other.shape() && self.to_bytes()? == other.to_bytes()?)
-    }
-
-    /// The difference from `other` where an element differs by more than is `allowed` at its place in row-major order for other's
-    /// number there; NaN equals NaN and an infinity itself only.
-    pub fn difference(&self, other: &Tensor, allowed: impl Fn(usize, f64) -> f64) -> Result<Option<Difference>, TensorError> {
-        if self.shape() != other.shape() {
-            return Err(TensorError::Shape { left: self.shape().to_vec(), right: other.shape().to_vec() });
-        }
-        let (left, right) = (self.to_f64()?, other.to_f64()?);
-        let mut count = 0;
-        let mut worst: Option<(usize, f64)> = None;
-        for (place, (&a, &b)) in left.iter().zip(&right).enumerate() {
-            if a == b || a.is_nan() && b.is_nan() {
-                continue;
-            }
-            let distance = (a - b).abs();
-            // Not `>`: a distance that is no number is a difference.
-            if distance.is_finite() && distance <= allowed(place, b) {
-                continue;
-            }
-            count += 1;
-            let distance = if distance.is_nan() { f64::INFINITY } else { distance };
-            if worst.is_none_or(|(_, most)| distance > most) {
-                worst = Some((place, distance));
-            }
-        }
-        Ok(worst.map(|(place, _)| Difference {
-            count,
-            place,
-            index: self.index_at(place),
-            left: left[place],
-            right: right[place],
-        }))
     }
 
     /// The index of the element at a place of the row-major order.

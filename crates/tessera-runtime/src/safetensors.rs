@@ -19,6 +19,7 @@ use tessera_types::DType;
 
 use crate::error::{FileError, FormatError};
 use crate::tensor::Tensor;
+use crate::whole_file::write_whole;
 
 /// Every element type that both sides have.
 const TYPES: &[(DType, Dtype)] = &[
@@ -67,7 +68,7 @@ pub fn list(path: impl AsRef<Path>) -> Result<Vec<Entry>, FileError> {
 /// Writes a file.
 pub fn write(path: impl AsRef<Path>, tensors: &[(&str, &Tensor)]) -> Result<(), FileError> {
     let path = path.as_ref();
-    encode(tensors).and_then(|bytes| Ok(std::fs::write(path, bytes)?)).map_err(|kind| FileError { path: path.to_owned(), kind })
+    encode(tensors).and_then(|bytes| Ok(write_whole(path, &[&bytes])?)).map_err(|kind| FileError { path: path.to_owned(), kind })
 }
 
 fn with_bytes<T>(path: &Path, work: impl FnOnce(&[u8]) -> Result<T, FormatError>) -> Result<T, FileError> {

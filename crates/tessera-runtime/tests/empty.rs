@@ -172,3 +172,20 @@ fn in_files() {
         }
     }
 }
+
+/// Views without elements, whose places lie nowhere.
+#[test]
+fn copied_from_view_to_view() {
+    for (shape, axis) in [(&[4, 0][..], 0), (&[0, 6], 1), (&[0, 6], 0), (&[3, 0, 5], 2)] {
+        for dtype in [DType::F32, DType::F64, DType::F4E2M1] {
+            let (from, to) = (Tensor::zeros(dtype, shape).unwrap(), Tensor::zeros(dtype, shape).unwrap());
+            let extent = shape[axis];
+            for range in [0..extent / 2, extent / 2..extent, extent..extent] {
+                let part = |tensor: &Tensor| tensor.slice(axis, range.clone(), 1).unwrap();
+                part(&to).copy_from(&part(&from)).unwrap();
+                assert!(part(&from).contiguous().unwrap().is_empty());
+                part(&to).copy_from(&part(&from).contiguous().unwrap()).unwrap();
+            }
+        }
+    }
+}

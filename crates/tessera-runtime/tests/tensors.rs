@@ -1,7 +1,7 @@
 //! Tensors: views, copies, conversions and the rules of borrowing.
 
 use proptest::prelude::*;
-use tessera_runtime::{Device, RandomStream, Tensor, TensorError};
+use tessera_runtime::{Device, Number, RandomStream, Tensor, TensorError};
 use tessera_types::DType;
 
 #[test]
@@ -73,10 +73,36 @@ fn differences_are_found() {
     assert_eq!(x.difference(&x, |_, _| 0.0).unwrap(), None);
     let y = Tensor::from_vec(&[2, 2], vec![1.0_f32, f32::NAN, 3.5, f32::INFINITY]).unwrap();
     let found = x.difference(&y, |_, _| 0.25).unwrap().unwrap();
-    assert_eq!((found.count, found.place, found.index, found.left, found.right), (1, 2, vec![1, 0], 3.0, 3.5));
+    assert_eq!(
+        (found.count, found.place, found.index, found.left, found.right),
+        (1, 2, vec![1, 0], Number::Float(3.0), Number::Float(3.5))
+    );
     assert_eq!(x.difference(&y, |place, want| if (place, want) == (2, 3.5) { 0.5 } else { 0.0 }).unwrap(), None);
     let z = Tensor::from_vec(&[2, 2], vec![1.0_f32, 0.0, 3.0, 1.0]).unwrap();
     assert_eq!(x.difference(&z, |_, _| 1e300).unwrap().unwrap().count, 2);
+}
+
+/// Numbers beyond 2^53 that an `f64` cannot tell apart, in every type that has them, and beside floats.
+#[test]
+fn integers_are_compared_and_told_with_all_their_digits() {
+    let big = i64::MAX - 1000;
+    let x = Tensor::from_vec(&[3], vec![big, i64::MIN, -1]).unwrap();
+    let y = Tensor::from_vec(&[3], vec![big + 199, i64::MIN + 1, -1]).unwrap();
+    let found = x.difference(&y, |_, _| 0.0).unwrap().unwrap();
+    assert_eq!((found.count, found.place, found.left.to_string()), (2, 0, big.to_string()));
+    assert_eq!(found.right.to_string(), (big + 199).to_string());
+    assert_eq!(x.difference(&y, |_, _| 198.0).unwrap().unwrap().count, 1);
+    assert_eq!(x.difference(&y, |_, _| 199.0).unwrap(), None);
+    let ends = Tensor::from_vec(&[2], vec![u64::MAX, 0]).unwrap();
+    let other = Tensor::from_vec(&[2], vec![u64::MAX - 1, u64::MAX]).unwrap();
+    assert_eq!(ends.difference(&other, |_, _| 1.0).unwrap().unwrap().index, [1]);
+    assert_eq!(ends.numbers(0, 9).unwrap(), [Number::Integer(u64::MAX.into()), Number::Integer(0)]);
+    let floats = Tensor::from_vec(&[3], vec![big as f64, i64::MIN as f64, -1.5]).unwrap();
+    assert_eq!(x.difference(&floats, |_, _| 0.5).unwrap().unwrap().index, [0]);
+    let infinite = Tensor::from_vec(&[3], vec![f64::INFINITY, f64::NAN, -1.0]).unwrap();
+    assert_eq!(x.difference(&infinite, |_, _| f64::MAX).unwrap().unwrap().count, 2);
+    let small = Tensor::from_bytes(DType::I4, &[2], &[0x3f]).unwrap();
+    assert_eq!(small.numbers(1, 1).unwrap(), [Number::Integer(3)]);
 }
 
 #[test]

@@ -105,6 +105,8 @@ pub enum Outcome {
     Counted(u64),
     /// It gives other results.
     Wrong(String),
+    /// A launch of it stopped with a fault, or did not end in time.
+    Failed(String),
     /// It cannot be compiled or launched.
     Refused(String),
     /// It is the program of an earlier candidate.
@@ -204,6 +206,8 @@ pub struct Tuning<'a> {
     pub device: &'a Device,
     /// What is asked.
     pub options: TuneOptions,
+    /// Makes a device usable again that a candidate's fault has taken; false where that cannot be.
+    pub recover: &'a dyn Fn() -> bool,
 }
 
 impl Tuning<'_> {

@@ -7,11 +7,12 @@ use tessera_runtime::lock::{Bits, Entry, Key, Lockfile};
 use super::field::{Candidate, Field};
 use super::race::{Raced, race};
 use super::{Outcome, Sought, Tried, TuneError, Tuning, Yardstick};
-use crate::case::{Poison, Subject};
+use crate::case::{Place, Poison, Subject};
 use crate::clock::Clock;
 use crate::gate::{self, GateOptions};
 use crate::sample::{first_launches, samples};
 use crate::stats::median;
+use crate::status::Status;
 
 /// Samples of a block, and the least time of one.
 const SAMPLES: usize = 5;
@@ -173,7 +174,7 @@ impl Trial<'_> {
         tell: &mut dyn FnMut(usize, usize, &Outcome),
     ) -> Result<Vec<u64>, TuneError> {
         let Judged { entries, orders, own } = *judged;
-        let Tuning { suite, options, .. } = self.tuning;
+        let Tuning { suite, options, recover, .. } = self.tuning;
         let stable = options.bits == Bits::Stable;
         let kernel = || self.key.kernel.clone();
         if stable && !is_fixed_order(&orders[own]) {
@@ -195,11 +196,21 @@ impl Trial<'_> {
                     None
                 }
                 Ok(report) => Some(Outcome::Wrong(report.reason.unwrap_or_else(|| report.status.to_string()))),
-                Err(fault) if suite.is_lost() => return Err(fault.into()),
+                // What is left running on a chip has it until the process ends, and whoever asks the chip waits for that.
+                Err(fault) if fault.status == Status::Timeout => return Err(fault.into()),
+                Err(fault) if suite.is_lost() && !recover() => return Err(fault.into()),
+                Err(fault) if fault.status.is_wrong() || fault.status == Status::RuntimeError => {
+                    Some(Outcome::Failed(fault.message))
+                }
                 Err(fault) => Some(Outcome::Refused(fault.message)),
             };
-            if let (Some(Outcome::Wrong(why) | Outcome::Refused(why)), true) = (&wrong, at == own) {
+            if let (Some(Outcome::Wrong(why) | Outcome::Failed(why) | Outcome::Refused(why)), true) = (&wrong, at == own) {
                 return Err(TuneError::Wrong { kernel: kernel(), why: why.clone() });
+            }
+            if let Some(Outcome::Wrong(_) | Outcome::Failed(_)) = wrong {
+                // It may have written into the guards, of which others are not accused.
+                self.put(&entries[own]);
+                subject.relocate(Place { fresh: false, key: 0 })?;
             }
             let other = (orders[at] != orders[own] || digests[at] != digests[own]) && stable;
             outcomes[at] = wrong.or_else(|| other.then(|| Outcome::OtherOrder(orders[at].clone())));

@@ -13,7 +13,7 @@ use crate::command::compile::{argument_types, assemble};
 use crate::command::launch::{compile_options, kernel, kernel_failure, library_options};
 use crate::command::locking::{self, locked};
 use crate::command::sizes::{refuse_nought, selection};
-use crate::failure::{Failure, Outcome, remark};
+use crate::failure::{Failure, Outcome, remark, write_bytes};
 use crate::finding::report;
 
 pub(crate) fn bundle(arguments: Bundle) -> Outcome {
@@ -45,7 +45,7 @@ pub(crate) fn bundle(arguments: Bundle) -> Outcome {
         }
     }
     let packs = Packs::new(variants).map_err(failure)?;
-    std::fs::write(output, packs.to_bytes()).map_err(|error| Failure::environment(format!("can't write `{output}`: {error}")))?;
+    write_bytes(output, &packs.to_bytes())?;
     if arguments.json {
         println!("{}", report(0, &[], &json!({ "output": output, "variants": rows(&packs) })));
         return Ok(());

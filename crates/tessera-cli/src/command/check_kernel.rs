@@ -33,8 +33,8 @@ pub(crate) enum Against {
     File(Option<String>, Tensor),
     /// The same kernel elsewhere.
     Device(Device),
-    /// Another kernel.
-    Kernel(Kernel),
+    /// Another kernel, for all that is written or for one argument.
+    Kernel(Option<String>, Kernel),
 }
 
 /// Everything that all runs of the check share.
@@ -75,7 +75,7 @@ pub(crate) fn check_kernel(arguments: &Check) -> Outcome {
     let against: Vec<(&str, Against)> =
         arguments.reference.against.iter().map(|text| Ok((text.as_str(), named(text)?))).collect::<Result<_, Failure>>()?;
     let kernels =
-        || against.iter().filter_map(|(_, against)| if let Against::Kernel(kernel) = against { Some(kernel) } else { None });
+        || against.iter().filter_map(|(_, against)| if let Against::Kernel(_, kernel) = against { Some(kernel) } else { None });
     let others = kernels().flat_map(|kernel| kernel.parameters()).map(|(name, _)| name.to_string()).collect();
     if arguments.reference.against_grid.is_some() && kernels().next().is_none() {
         return Err(Failure::usage("`--against-grid` is for a kernel to compare with\nhelp: add `--against FILE::KERNEL`"));
@@ -112,15 +112,16 @@ pub(crate) fn named(text: &str) -> Result<Against, Failure> {
     if text == "cpu" || text == "emu" || text == "cuda" || text.starts_with("cuda:") {
         return Ok(Against::Device(launch_device(Some(text))?.0));
     }
-    if text.contains("::") {
-        return Ok(Against::Kernel(kernel(text)?));
-    }
     let (name, path) = match text.split_once('=') {
-        Some((name, path)) => (Some(name.to_string()), path),
-        None => (None, text),
+        // A folder's name may have the sign, too.
+        Some((name, path)) if !name.contains(['/', '.']) => (Some(name.to_string()), path),
+        _ => (None, text),
     };
+    if path.contains("::") {
+        return Ok(Against::Kernel(name, kernel(path)?));
+    }
     if !path.ends_with(".npy") {
-        let forms = "a device (`cpu`, `emu`, `cuda`), `[NAME=]FILE.npy`, or `FILE::KERNEL`";
+        let forms = "a device (`cpu`, `emu`, `cuda`), `[NAME=]FILE.npy`, or `[NAME=]FILE::KERNEL`";
         return Err(Failure::usage(format!("`--against {text}` names nothing to compare with\nhelp: name {forms}")));
     }
     let tensor = npy::read(path).map_err(Failure::environment)?;
@@ -199,21 +200,16 @@ impl Checked<'_> {
                         compared.push(by(name, &run.results)?);
                     }
                 }
-                Against::Kernel(other) => {
+                Against::Kernel(only, other) => {
                     // Choices and threads are the first kernel's.
                     let own = CompileOptions { config: Default::default(), block: None, plan: None, ..self.options.clone() };
                     let run = self.run(other, self.made.copy()?, device, (&own, false))?;
-                    self.refuse_partial((what, other), &run, (&empty, &written), &own)?;
-                    let is_written = |own: &&String| run.launch.written().any(|name| own.split('[').next() == Some(name));
-                    let both: Vec<&String> = written.iter().filter(is_written).collect();
-                    if both.is_empty() {
-                        let names = written.join(", ");
-                        return Err(Failure::usage(format!(
-                            "`{what}` writes none of {names}\nhelp: arguments go to both kernels by name, results are compared by name"
-                        )));
-                    }
-                    for name in both {
-                        compared.push(by(name, &run.results)?);
+                    let sought = only.as_ref().map_or(written.as_slice(), std::slice::from_ref);
+                    self.refuse_partial((what, other), &run, (&empty, sought), &own)?;
+                    let theirs: Vec<String> =
+                        run.launch.written().flat_map(|name| self.made.arrays(name)).map(|(name, _)| name).collect();
+                    for name in self.alike(what, only.as_ref(), [&written, &theirs])? {
+                        compared.push(by(&name, &run.results)?);
                     }
                 }
             }
@@ -225,6 +221,34 @@ impl Checked<'_> {
             findings.extend(self.not_from_inputs(name, done.results.tensor(name)?, &plain)?);
         }
         self.conclude((findings, text.text), (&written, compared), (against, &done.ran.printed), done.launch.tuned())
+    }
+
+    /// The arrays that two kernels write and that are compared. What one of them writes alone would be called right without a look at it.
+    fn alike(&self, what: &str, only: Option<&String>, [written, theirs]: [&[String]; 2]) -> Result<Vec<String>, Failure> {
+        let own = self.made.kernel.name();
+        if let Some(name) = only {
+            let writers = [(own, written), (&what[name.len() + 1..], theirs)];
+            return match writers.into_iter().find(|(_, names)| !names.contains(name)) {
+                Some((kernel, names)) => {
+                    Err(Failure::usage(format!("`--against {what}`: `{kernel}` writes {}, and not `{name}`", names.join(", "))))
+                }
+                None => Ok(vec![name.clone()]),
+            };
+        }
+        let parameters = self.made.kernel.parameters();
+        let is_own = |name: &&String| parameters.iter().any(|(own, _)| name.split('[').next() == Some(own));
+        let by_one = written.iter().map(|name| (name, theirs, [own, what]));
+        let by_other = theirs.iter().filter(is_own).map(|name| (name, written, [what, own]));
+        match by_one.chain(by_other).find(|(name, names, _)| !names.contains(name)) {
+            Some((name, _, [writer, idle])) => {
+                let both = written.iter().find(|name| theirs.contains(name)).map_or("NAME", String::as_str);
+                Err(Failure::usage(format!(
+                    "`--against {what}` is no reference for `{name}`: `{writer}` writes it, and `{idle}` does not\nhelp: arguments go to both kernels by \
+                     name, results are compared by name; `--against {both}={what}` compares `{both}` alone"
+                )))
+            }
+            None => Ok(written.to_vec()),
+        }
     }
 
     /// Runs a kernel on arguments of its own; with mistakes that the emulator found, the check ends.
@@ -335,12 +359,11 @@ impl Checked<'_> {
             })));
         }
         if right {
-            let others: Vec<&str> = against.iter().map(|(what, _)| *what).collect();
             println!(
                 "{}: {} as in an unoptimised run{}{}",
                 self.made.kernel.name(),
                 written.join(", "),
-                if others.is_empty() { String::new() } else { format!(" and as by {}", others.join(", ")) },
+                agreed(written, against),
                 if checked { "; the checked run found nothing" } else { "" }
             );
             if let Some(tuned) = tuned {
@@ -349,4 +372,20 @@ impl Checked<'_> {
         }
         failure.conclude(!right, None)
     }
+}
+
+/// What else results were found to be like, and which of them, where not all were compared.
+fn agreed(written: &[String], against: &[(&str, Against)]) -> String {
+    let only = |against: &Against| match against {
+        Against::File(name, _) | Against::Kernel(name, _) => name.clone().filter(|name| written != [name.as_str()]),
+        Against::Device(_) => None,
+    };
+    let all: Vec<&str> = against.iter().filter(|(_, against)| only(against).is_none()).map(|(what, _)| *what).collect();
+    let mut text = if all.is_empty() { String::new() } else { format!(" and as by {}", all.join(", ")) };
+    for (what, against) in against {
+        if let Some(name) = only(against) {
+            text.push_str(&format!("; {name} as by {what}"));
+        }
+    }
+    text
 }

@@ -14,7 +14,7 @@ use crate::command::device_report::Report;
 use crate::command::launch::{compile_options, kernel, kernel_failure, refuse_twice};
 use crate::command::locking::{self, locked};
 use crate::command::sass::Sass;
-use crate::failure::{Failure, Outcome, remark, write_text};
+use crate::failure::{Failure, Outcome, remark, write_bytes, write_text};
 use crate::finding::report as report_of;
 
 pub(crate) fn compile(arguments: Compile) -> Outcome {
@@ -68,7 +68,7 @@ pub(crate) fn compile(arguments: Compile) -> Outcome {
                 return Err(Failure::usage("machine code does not belong on a terminal\nhelp: name a file: `-o kernel.cubin`"));
             };
             let assembly = assembled(&for_device(&kernel, &types, &options)?)?;
-            std::fs::write(path, assembly.cubin).map_err(|error| Failure::environment(format!("`{path}`: {error}")))?;
+            write_bytes(path, &assembly.cubin)?;
             return told(&arguments, json!({ "output": path }));
         }
         Some(Emit::Sass) => {

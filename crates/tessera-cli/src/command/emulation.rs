@@ -144,6 +144,14 @@ impl Opened {
         self.console.as_ref().map_or_else(Vec::new, |console| console.take())
     }
 
+    /// Makes an emulated device usable again that a fault has taken; false of other devices.
+    pub(crate) fn recover(&self) -> bool {
+        self.console.as_ref().is_some_and(|console| {
+            console.recover();
+            true
+        })
+    }
+
     /// Whether the emulator was asked to look for mistakes.
     pub(crate) fn sanitizes(&self) -> bool {
         self.console.as_ref().is_some_and(|console| console.options().sanitize != tessera::emu::Sanitize::NONE)

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use tessera::emu::Launched;
-use tessera::runtime::{KernelError, Ran, Tensor, npy};
+use tessera::runtime::{KernelError, Number, Ran, Tensor, npy};
 
 use crate::command::emulation::Opened;
 use crate::command::findings::{findings, printed};
@@ -100,13 +100,12 @@ impl Saves {
 /// Shows an array with its first few elements, as a user would want to see that something came out.
 pub(crate) fn show(name: &str, tensor: &Tensor) -> Outcome {
     const SHOWN: usize = 6;
-    let count = tensor.len().min(SHOWN);
-    let mut values = [0.0; SHOWN];
-    tensor.read_f64(0, &mut values[..count]).map_err(Failure::environment)?;
     // Floats as the shortest text of 32 bits, integers with all their digits.
-    let is_float = tensor.dtype().is_float();
-    let text = |value: &f64| if is_float { format!("{}", *value as f32) } else { format!("{value}") };
-    let mut texts: Vec<String> = values[..count].iter().map(text).collect();
+    let text = |number: Number| match number {
+        Number::Float(value) => format!("{}", value as f32),
+        Number::Integer(value) => format!("{value}"),
+    };
+    let mut texts: Vec<String> = tensor.numbers(0, SHOWN).map_err(Failure::environment)?.into_iter().map(text).collect();
     if tensor.len() > SHOWN {
         texts.push("...".to_string());
     }

@@ -94,7 +94,7 @@ pub(crate) fn run((path, kernel): (&str, &str), arguments: &Run) -> Outcome {
         parameters: Vec::new(),
         read: written.clone(),
         written,
-        grid: [asked.x, asked.y, asked.z],
+        grid: Some([asked.x, asked.y, asked.z]),
         asked: grid,
     };
     let severity = if checked { Severity::Error } else { Severity::Warning };
@@ -132,6 +132,10 @@ pub(crate) fn run((path, kernel): (&str, &str), arguments: &Run) -> Outcome {
 
 /// Options of a compiler, which is not asked.
 fn refuse_compilers_options(arguments: &Run) -> Outcome {
+    let for_ranks = [("--ranks", arguments.ranks.is_some()), ("--check-calls", arguments.check_calls)];
+    if let Some((option, _)) = for_ranks.into_iter().find(|(_, given)| *given) {
+        return Err(Failure::usage(format!("the kernels of a bundle are for one device\nhelp: leave out `{option}`")));
+    }
     let given = [
         ("--block", arguments.block.is_some()),
         ("--config", !arguments.optimise.config.is_empty()),

@@ -175,6 +175,8 @@ fn refuse_kernels_options(arguments: &Run) -> Outcome {
         ("--block", arguments.block.is_some(), "operators choose their own threads"),
         ("--timeline", arguments.timeline.is_some(), "an operator may launch several kernels, and a timeline is of one"),
         ("--path", !arguments.launch.project.path.is_empty(), "operators import nothing"),
+        ("--ranks", arguments.ranks.is_some(), "operators run on one device"),
+        ("--check-calls", arguments.check_calls, "operators run on one device, and exchange nothing"),
     ];
     match given.into_iter().find(|(_, given, _)| *given) {
         Some((option, _, why)) => Err(Failure::usage(format!("{why}\nhelp: leave out `{option}`, or name a kernel of a file"))),

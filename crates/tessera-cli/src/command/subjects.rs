@@ -2,6 +2,7 @@
 
 use tessera::bench::{Against, KernelCase, KernelSuite, KernelSuiteError, Library, OtherKernel, Sizes, Suite, one_way_alone};
 use tessera::runtime::{Device, Kernel, LaunchGrid};
+use tessera::types::TimeLimit;
 
 use crate::arguments::Bench;
 use crate::command::bench::asked;
@@ -96,6 +97,8 @@ pub(crate) fn kernels(arguments: &Bench, device: Device) -> Result<KernelSuite, 
             against,
             tolerance,
             baselines,
+            // Whoever watches the process that measures ends it.
+            limit: TimeLimit::NONE,
         });
     }
     KernelSuite::new(cases, device).map_err(|error| match error {
@@ -140,7 +143,7 @@ impl Others {
     fn read(arguments: &Bench, kernels: usize) -> Result<Others, Failure> {
         let other = |name: &String, kernel| OtherKernel { name: name.clone(), kernel, grid: LaunchGrid::Auto };
         let against = |text: &String| match named(text)? {
-            Named::Kernel(kernel) => Ok(Against::Kernel(other(text, kernel))),
+            Named::Kernel(name, kernel) => Ok(Against::Kernel(name, other(text, kernel))),
             Named::File(name, tensor) => Ok(Against::Array(name, tensor)),
             Named::Device(_) => {
                 let help = "`tessera check --against` compares devices; here, name a file or a kernel";
@@ -175,7 +178,7 @@ impl Others {
             }
             baselines.push(other(text, kernel(text)?));
         }
-        let has_kernel = against.iter().any(|(_, against)| matches!(against, Against::Kernel(_)));
+        let has_kernel = against.iter().any(|(_, against)| matches!(against, Against::Kernel(..)));
         let idle = [
             ("--against-grid", arguments.reference.against_grid.is_some() && !has_kernel, "--against"),
             ("--baseline-grid", arguments.baseline_grid.is_some() && baselines.is_empty(), "--baseline"),
@@ -192,7 +195,7 @@ impl Others {
         let with = |other: &OtherKernel, grid| OtherKernel { grid, ..other.clone() };
         let own = self.against.iter().filter(|(only, _)| only.is_none_or(|only| only == at));
         let against = own.map(|(_, against)| match against {
-            Against::Kernel(other) => Against::Kernel(with(other, against_grid)),
+            Against::Kernel(name, other) => Against::Kernel(name.clone(), with(other, against_grid)),
             array @ Against::Array(..) => array.clone(),
         });
         (against.collect(), self.baselines.iter().map(|other| with(other, baseline_grid)).collect())

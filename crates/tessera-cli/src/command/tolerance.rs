@@ -53,7 +53,7 @@ impl Compared {
     pub(crate) fn finding(&self) -> Option<Finding> {
         let Difference { count, place, index, left, right } = self.difference.as_ref()?;
         let Compared { array, with, elements, allowed, .. } = self;
-        let allowed = allowed.at(*place, *right);
+        let allowed = allowed.at(*place, right.to_f64());
         let message = format!(
             "`{array}` differs from {with} in {count} of {elements} elements, most at {index:?}: {left} where {right} is expected, \
              {allowed:.3e} allowed"

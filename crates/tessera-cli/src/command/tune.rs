@@ -5,17 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tessera::bench::{
-    KernelCase, KernelSuite, KernelSuiteError, Library, Monotonic, Outcome as Became, RaceOptions, Selection, Tunable, TuneError,
-    TuneOptions, Tuning, Yardstick,
+    Candidate, KernelCase, KernelSuite, KernelSuiteError, Library, Monotonic, Outcome as Became, RaceOptions, Selection, Status,
+    Tunable, TuneError, TuneOptions, Tuning, Yardstick,
 };
 use tessera::compile::CompileOptions;
 use tessera::runtime::lock::{Bits, Lockfile};
 use tessera::runtime::{Device, Kernel, Lock};
-use tessera::types::{Device as Product, TimeLimit};
+use tessera::types::Device as Product;
 
 use crate::arguments::{Bits as BitsName, Tune};
 use crate::command::emulation::{Opened, open};
-use crate::command::launch::{grid, kernel, kernel_failure, parse};
+use crate::command::launch::{grid, kernel, kernel_failure, parse, time_limit};
 use crate::command::run_operator::named;
 use crate::command::sizes::{refuse_untimed, selection};
 use crate::command::subjects::combinations;
@@ -36,7 +36,7 @@ pub(crate) fn tune(arguments: &Tune) -> Outcome {
         return predict::predict(arguments, &options, product);
     }
     let seed = arguments.seed.unwrap_or(SEED);
-    let opened = open(arguments.device.as_deref(), (&arguments.emulation, TimeLimit::NONE), Some(seed))?;
+    let opened = open(arguments.device.as_deref(), (&arguments.emulation, time_limit(&arguments.patience)?), Some(seed))?;
     let has_effect = [("--sanitize", opened.checked), ("--trace", arguments.emulation.trace.is_some())];
     if let Some((name, _)) = has_effect.into_iter().find(|(_, given)| *given) {
         return Err(Failure::usage(format!(
@@ -65,6 +65,7 @@ pub(crate) fn tune(arguments: &Tune) -> Outcome {
             known: &known,
             device: &opened.device,
             options: tune_options,
+            recover: &|| opened.recover(),
         };
         match tuning_of(arguments, &tuning, &opened, &path) {
             Ok(count) => written += count,
@@ -133,20 +134,24 @@ fn tuning_of(arguments: &Tune, tuning: &Tuning<'_>, opened: &Opened, path: &Path
             plans => return Err(Failure::usage(format!("`-o {out}` takes one plan, and {} were chosen", plans.len())).into()),
         }
     }
-    let wrong = tried.iter().flat_map(|tried| &tried.candidates).find_map(|(candidate, outcome)| match outcome {
-        Became::Wrong(why) => Some((candidate, why)),
-        _ => None,
-    });
-    match wrong {
-        Some((candidate, why)) => Err(Failure::found(
-            format!(
-                "error: a candidate gives wrong results ({}): {why}\nhelp: `--rtol` and `--atol` allow more",
-                candidate.summary()
-            ),
-            Vec::new(),
-        )
-        .into()),
-        None => Ok(tried.len()),
+    let bad: Vec<String> = tried.iter().flat_map(|tried| &tried.candidates).filter_map(complaint).collect();
+    match bad.is_empty() {
+        true => Ok(tried.len()),
+        false => Err(Failure::found(bad.join("\n"), Vec::new()).into()),
+    }
+}
+
+/// What is wrong with a candidate, if anything is.
+fn complaint((candidate, outcome): &(Candidate, Became)) -> Option<String> {
+    let summary = candidate.summary();
+    match outcome {
+        Became::Wrong(why) => {
+            Some(format!("error: a candidate gives wrong results ({summary}): {why}\nhelp: `--rtol` and `--atol` allow more"))
+        }
+        Became::Failed(why) => Some(format!("error: a candidate does not run to its end ({summary}): {why}")),
+        Became::Time(_) | Became::Counted(_) | Became::Refused(_) | Became::Same(_) | Became::OtherOrder(_) | Became::LeftOut => {
+            None
+        }
     }
 }
 
@@ -188,6 +193,7 @@ pub(crate) fn kernel_cases(
         return Err(Failure::usage("`--precision` is for operators; a kernel's arguments say what it works on"));
     }
     let tolerance = tolerance::asked([arguments.rtol, arguments.atol])?;
+    let limit = time_limit(&arguments.patience)?;
     let texts = &arguments.launch.arguments;
     let rows = combinations(arguments.sizes.as_deref(), texts, &[&arguments.launch.grid])?;
     let case = |row: &crate::command::extents::Extents| -> Result<KernelCase, Failure> {
@@ -203,6 +209,7 @@ pub(crate) fn kernel_cases(
             against: Vec::new(),
             tolerance,
             baselines: Vec::new(),
+            limit,
         })
     };
     let cases = rows.iter().map(case).collect::<Result<Vec<_>, _>>()?;
@@ -240,6 +247,10 @@ fn failure(error: TuneError, tuning: &Tuning<'_>) -> Failure {
         }
         TuneError::NoOrder { .. } => Failure::usage(format!("{error}\nhelp: leave out `--bits stable`")),
         TuneError::Wrong { .. } => Failure::found(format!("error: {error}"), Vec::new()),
+        // Whatever is torn down now would wait for the kernel.
+        TuneError::Fault(fault) if fault.status == Status::Timeout => {
+            Failure::found(format!("error: a candidate does not end: {}", fault.message), Vec::new()).end()
+        }
         TuneError::Fault(fault) if fault.status.is_wrong() => Failure::found(format!("error: {}", fault.message), Vec::new()),
         other @ (TuneError::Memory(_) | TuneError::Device(_) | TuneError::Fault(_)) => Failure::environment(other),
     }

@@ -31,6 +31,7 @@ impl Table<'_> {
         let (status, why) = match outcome {
             Became::Time(_) | Became::Counted(_) => ("ok", None),
             Became::Wrong(why) => ("wrong", Some(why.clone())),
+            Became::Failed(why) => ("failed", Some(why.clone())),
             Became::Refused(why) => ("refused", Some(why.clone())),
             Became::Same(first) => ("same", Some(format!("the program of candidate {first}"))),
             Became::OtherOrder(order) => ("other-order", Some(order.clone())),
@@ -98,6 +99,11 @@ impl Table<'_> {
         if let (pruned @ 1.., Some(why)) = &tried.field.pruned {
             println!("{pruned} points of the space cannot run here; the first: {why}");
         }
+        let refused = tried.candidates.iter().filter_map(|(candidate, outcome)| match outcome {
+            Became::Refused(why) => Some(format!("{}: {}", candidate.summary(), why.lines().next().unwrap_or_default())),
+            _ => None,
+        });
+        refused.for_each(|refused| println!("refused {refused}"));
         for name in &tried.field.idle {
             println!("`{name}` changes nothing in `{}`, and was left out of the search", tried.key.kernel);
         }
@@ -130,6 +136,7 @@ fn short(outcome: &Became) -> String {
         Became::Time(time) => format!("{:.1}", time / 1e3),
         Became::Counted(count) => count.to_string(),
         Became::Wrong(_) => "wrong".to_string(),
+        Became::Failed(_) => "failed".to_string(),
         Became::Refused(_) => "refused".to_string(),
         Became::OtherOrder(_) => "other order".to_string(),
         Became::Same(_) | Became::LeftOut => "-".to_string(),
@@ -142,7 +149,7 @@ pub(crate) fn told(outcome: &Became) -> String {
         Became::Time(time) => format!("{:.1} us", time / 1e3),
         Became::Counted(_) => "right".to_string(),
         Became::Wrong(why) => format!("other results: {why}"),
-        Became::Refused(why) => why.lines().next().unwrap_or_default().to_string(),
+        Became::Refused(why) | Became::Failed(why) => why.lines().next().unwrap_or_default().to_string(),
         Became::Same(_) => "the program of another one".to_string(),
         Became::OtherOrder(order) => format!("other order of sums: {order}"),
         Became::LeftOut => "not tried".to_string(),

@@ -83,8 +83,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) written: Vec<&'a str>,
     /// The same of what it may read.
     pub(crate) read: Vec<&'a str>,
-    /// Blocks.
-    pub(crate) grid: [u32; 3],
+    /// Blocks, where it is one launch.
+    pub(crate) grid: Option<[u32; 3]>,
     /// The grid of the command line.
     pub(crate) asked: LaunchGrid,
 }
@@ -92,13 +92,12 @@ pub(crate) struct Launch<'a> {
 impl<'a> Launch<'a> {
     pub(crate) fn of(kernel: &'a Kernel, launch: &'a PreparedLaunch, asked: LaunchGrid) -> Launch<'a> {
         let (written, read) = (launch.written().collect(), launch.read().collect());
-        Launch { parameters: kernel.parameters(), written, read, grid: launch.grid(), asked }
+        Launch { parameters: kernel.parameters(), written, read, grid: Some(launch.grid()), asked }
     }
 }
 
 /// What is said of it, at the parameter's place.
 pub(crate) fn diagnostics(left: &Left, severity: Severity, launch: &Launch<'_>) -> Vec<Diagnostic> {
-    let [x, y, z] = launch.grid;
     let place = |name: &str, id: &'static str, message: String| {
         let own = name.split('[').next().unwrap_or(name);
         match launch.parameters.iter().find(|(parameter, _)| *parameter == own) {
@@ -127,12 +126,12 @@ pub(crate) fn diagnostics(left: &Left, severity: Severity, launch: &Launch<'_>) 
             true => format!("no element of `{name}` was written, of {elements}"),
             false => format!("{count} of {elements} elements of `{name}` were not written, the first is {name}{index:?}"),
         };
-        let blocks = u64::from(x) * u64::from(y) * u64::from(z);
-        let ran = format!("{blocks} block{} ran: {x} x {y} x {z}", if blocks == 1 { "" } else { "s" });
-        let mut diagnostic = match place(name, "unwritten", message) {
-            placed if placed.primary.is_some() => placed.label(ran),
-            bare => bare.note(ran),
-        };
+        let mut diagnostic = place(name, "unwritten", message);
+        if let Some([x, y, z]) = launch.grid {
+            let blocks = u64::from(x) * u64::from(y) * u64::from(z);
+            let ran = format!("{blocks} block{} ran: {x} x {y} x {z}", if blocks == 1 { "" } else { "s" });
+            diagnostic = if diagnostic.primary.is_some() { diagnostic.label(ran) } else { diagnostic.note(ran) };
+        }
         let contents = format!("`{own}=zeros:...` or `{own}=@FILE.npy`");
         if !has_store {
             return diagnostic.help(format!("give what is only read contents: {contents}")).severity(severity);

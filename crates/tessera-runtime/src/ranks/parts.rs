@@ -37,7 +37,7 @@ pub(super) fn joined(parts: &[Tensor], axis: usize) -> Result<Tensor, ExchangeEr
 }
 
 /// The tensors combined element by element, from the first to the last, in new memory. Narrow floats are combined in `f32` and
-/// rounded once, integers wrap, a not-a-number is ignored by extremes.
+/// rounded once, integers wrap, a not-a-number is ignored by extremes, and of zeros +0 is the larger, as in kernels.
 pub(super) fn combined(tensors: &[Tensor], reduction: Reduction) -> Result<Tensor, ExchangeError> {
     let Some((first, rest)) = tensors.split_first() else {
         return Err(ExchangeError::Mismatch { reason: "there is nothing to combine".to_string() });
@@ -52,8 +52,8 @@ pub(super) fn combined(tensors: &[Tensor], reduction: Reduction) -> Result<Tenso
                 *a = rounded(match reduction {
                     Reduction::Sum | Reduction::Avg => *a + b,
                     Reduction::Prod => *a * b,
-                    Reduction::Max => a.max(b),
-                    Reduction::Min => a.min(b),
+                    Reduction::Max => larger(*a, b),
+                    Reduction::Min => -larger(-*a, -b),
                 });
             }
         }
@@ -84,6 +84,11 @@ pub(super) fn combined(tensors: &[Tensor], reduction: Reduction) -> Result<Tenso
         codes.iter_mut().for_each(|value| *value = code(read(*value) / count as i128));
     }
     Ok(Tensor::from_bytes(dtype, first.shape(), &bytes_of_codes(dtype, &codes))?)
+}
+
+/// The larger of two numbers, of which -0 is smaller than +0.
+fn larger(a: f64, b: f64) -> f64 {
+    if a == b && a.is_sign_negative() { b } else { a.max(b) }
 }
 
 fn same(tensors: &[Tensor]) -> Result<(), ExchangeError> {

@@ -1,6 +1,6 @@
 //! Running a rank's program.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tessera_compile::{CompileOptions, Place, RankProgram, RankStep, passes, rank_program};
 use tessera_ir::{Axis, Diagnostic, Func, GraphOp, Mesh, ParamKind, PassManager, Program, bug, text, verify};
@@ -15,6 +15,7 @@ use crate::ranks::error::ExchangeError;
 use crate::ranks::parts::part;
 use crate::tensor::Tensor;
 use crate::value::Value;
+use crate::written::read_params;
 
 /// A function for several ranks, split into kernels and exchanges.
 #[derive(Clone, Debug)]
@@ -92,6 +93,26 @@ impl RankedKernel {
     /// The kernels and exchanges.
     pub fn program(&self) -> &RankProgram {
         &self.program
+    }
+
+    /// Names of the arguments that a rank's kernels may read, or that ranks exchange.
+    pub fn read(&self) -> BTreeSet<&str> {
+        fn names(step: &RankStep) -> Vec<&str> {
+            match step {
+                RankStep::Kernel(func) => {
+                    let params = func.abi.params.iter().zip(read_params(func));
+                    params.filter(|(_, read)| *read).map(|(param, _)| param.name.as_str()).collect()
+                }
+                RankStep::Exchange { sources, .. } => sources.iter().map(|place| place.name.as_str()).collect(),
+            }
+        }
+        self.program.steps.iter().flat_map(names).collect()
+    }
+
+    /// Names of the arguments that the program writes.
+    pub fn written(&self) -> impl Iterator<Item = &str> {
+        let params = self.program.params.iter().zip(&self.program.written);
+        params.filter(|(_, written)| **written).map(|(param, _)| param.name.as_str())
     }
 
     /// Runs one rank's program on the rank's parts of the arguments.

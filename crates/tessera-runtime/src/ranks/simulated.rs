@@ -147,6 +147,13 @@ mod tests {
         assert_eq!(combined(&bytes, Reduction::Sum).unwrap().to_f64().unwrap(), [-56.0]);
         assert_eq!(combined(&bytes, Reduction::Avg).unwrap().to_f64().unwrap(), [-28.0]);
         assert_eq!(combined(&bytes, Reduction::Max).unwrap().to_f64().unwrap(), [100.0]);
+        let zeros = |signs: [f64; 4]| signs.map(|zero| Tensor::from_f64(DType::F32, &[1], &[zero]).unwrap());
+        for signs in [[-0.0, 0.0, -0.0, -0.0], [0.0, -0.0, -0.0, -0.0], [-0.0, -0.0, -0.0, 0.0]] {
+            assert_eq!(combined(&zeros(signs), Reduction::Max).unwrap().to_codes().unwrap(), [0], "{signs:?}");
+            assert_eq!(combined(&zeros(signs), Reduction::Min).unwrap().to_codes().unwrap(), [0x8000_0000], "{signs:?}");
+        }
+        assert_eq!(combined(&zeros([f64::NAN, -1.0, 2.0, f64::NAN]), Reduction::Max).unwrap().to_f64().unwrap(), [2.0]);
+        assert_eq!(combined(&zeros([f64::NAN, -1.0, 2.0, f64::NAN]), Reduction::Min).unwrap().to_f64().unwrap(), [-1.0]);
     }
 
     #[test]

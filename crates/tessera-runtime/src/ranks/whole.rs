@@ -223,13 +223,34 @@ impl RankedKernel {
         let (Value::Tensor(tensor), Some(at)) = (value, at) else { return Ok(value.clone()) };
         let sharding = self.program.shardings[at].as_ref().filter(|sharding| !sharding.is_whole());
         let view = match sharding {
-            Some(sharding) => self.view(rank, tensor, sharding)?,
+            Some(sharding) => {
+                self.expect_parts(name, tensor, sharding)?;
+                self.view(rank, tensor, sharding)?
+            }
             None => tensor.clone(),
         };
         if sharding.is_none() && !self.program.written[at] {
             return Ok(value.clone());
         }
         Ok(Value::Tensor(view.contiguous().map_err(ExchangeError::from)?))
+    }
+
+    /// Refuses an array that has no equal parts for all ranks.
+    fn expect_parts(&self, name: &str, tensor: &Tensor, sharding: &Sharding) -> Result<(), KernelError> {
+        for (axis, dim) in sharding.dims.iter().enumerate() {
+            let Some(by) = dim.as_ref().and_then(|name| self.program.mesh.axis(name)) else { continue };
+            let (extent, count) = (tensor.shape()[axis], by.size as usize);
+            if !extent.is_multiple_of(count) {
+                let message = format!(
+                    "axis {axis} of `{name}`, {:?}, does not divide by the {count} ranks of `{}`",
+                    tensor.shape(),
+                    by.name
+                );
+                let help = format!("pad it to {}, or ask for another number of ranks", extent.next_multiple_of(count));
+                return Err(refused(Diagnostic::bare("ranks", message).help(help)));
+            }
+        }
+        Ok(())
     }
 
     /// The view of a rank's part.

@@ -70,7 +70,7 @@ impl Site<'_> {
     }
 
     /// What is compiled for, where it is not this processor.
-    fn target(self) -> Option<String> {
+    pub(super) fn target(self) -> Option<String> {
         match self {
             Site::Device(device) => device.driver().map(|driver| driver.properties().target()),
             Site::Target(target) => Some(target.to_string()),

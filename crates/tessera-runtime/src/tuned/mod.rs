@@ -22,8 +22,9 @@ mod key;
 mod space;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use tessera_compile::{CompileOptions, OptLevel};
 use tessera_lang::ArgType;
@@ -42,6 +43,8 @@ pub struct Lock {
     path: PathBuf,
     entries: RwLock<Lockfile>,
     frozen: bool,
+    /// Choices that an entry of some name may lack, as they change nothing in its kernel.
+    idle: Mutex<BTreeSet<(String, Vec<String>)>>,
 }
 
 /// The choice that a launch was compiled with.
@@ -71,7 +74,8 @@ impl Lock {
     /// Where the file cannot be read, or is no lockfile; with the line and column.
     pub fn read(path: impl AsRef<Path>) -> Result<Lock, KernelError> {
         let path = path.as_ref();
-        Ok(Lock { entries: RwLock::new(file::read(path)?.unwrap_or_default()), path: path.to_path_buf(), frozen: false })
+        let entries = RwLock::new(file::read(path)?.unwrap_or_default());
+        Ok(Lock { entries, path: path.to_path_buf(), frozen: false, idle: Mutex::default() })
     }
 
     /// The same lockfile for launches that may not do without an entry: a missing one is an error.
@@ -190,10 +194,46 @@ impl Kernel {
         };
         let key = self.tuning_key(question, options, site)?;
         match lock.find(&key, site)? {
-            Some(tuned) => Ok((Cow::Owned(lock.apply(&tuned.entry, options)), Some(tuned))),
+            Some(tuned) => {
+                self.refuse_partial(lock, (&key, &tuned.entry), question, options, site)?;
+                Ok((Cow::Owned(lock.apply(&tuned.entry, options)), Some(tuned)))
+            }
             None if lock.frozen && self.has_choice_where(site.is_cpu())? => Err(lock.missing(key)),
             None => Ok((Cow::Borrowed(options), None)),
         }
+    }
+
+    /// Refuses an entry that leaves choices open, or has one that means nothing here: what the tuner measured is not what would run.
+    fn refuse_partial(
+        &self,
+        lock: &Lock,
+        (key, entry): (&Key, &Entry),
+        question: &Question<'_>,
+        options: &CompileOptions,
+        site: Site<'_>,
+    ) -> Result<(), KernelError> {
+        if site.is_cpu() && entry.plan.is_some() {
+            return Err(file::refused(&lock.path, key, "has a `plan`, and the CPU follows none"));
+        }
+        let space = self.origin.space(self.name()).map_err(|found| self.rejected(found))?;
+        let names = space.iter().flat_map(|space| space.choices.keys());
+        let missing: Vec<String> = names.filter(|name| !entry.config.contains_key(*name)).cloned().collect();
+        let known = || lock.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = (key.id(), missing);
+        if asked.1.is_empty() || known().contains(&asked) {
+            return Ok(());
+        }
+        let options = CompileOptions { target: site.target().or_else(|| options.target.clone()), ..options.clone() };
+        let idle = self.choices(&question.types, &options)?.idle;
+        if let Some(name) = asked.1.iter().find(|name| !idle.contains(name)) {
+            return Err(file::refused(
+                &lock.path,
+                key,
+                &format!("has no `{name}` in its `config`, which the kernel's space has"),
+            ));
+        }
+        known().insert(asked);
+        Ok(())
     }
 
     /// What to compile for arguments of these types, for the target of the options or else for this CPU. Types that leave sizes open have no
