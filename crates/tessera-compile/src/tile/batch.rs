@@ -11,13 +11,15 @@
 //! that sums the columns of a matrix, has none: of 64 blocks with rounds of 8 KiB each took 590 ns. Holding what comes next from round to round does not help
 //! (the copy at a round's end waits for it), so the rounds stand side by side.
 //!
-//! **Predicate.** The place of what is loaded follows from the counter and from what is the same in all rounds, and nobody writes the array; some tile has
+//! **Predicate.** The place of what is loaded follows from the counter and from what is the same in all rounds, nobody writes the array, and the loop writes
+//! nothing, since one that does walks over work that a grid shares, in blocks enough; some tile has
 //! several lines (blocks that walk along a row each are many, and their rounds few: rows of 768 by 1024 took 1.46 times as long); the rounds hold
 //! no loop and no product, and are not so few that all of them stand side by side anyway; a thread has a whole vector of each load, and no more than [`REGISTERS`] of what is carried and of what is loaded together.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 use tessera_analysis::exits::loop_exits;
-use tessera_analysis::memory::is_written;
+use tessera_analysis::memory::{accesses, is_written};
 use tessera_ir::attrs::Predicate;
 use tessera_ir::{Block, Builder, Changed, Const, Func, Op, OpKind, ScheduleOp, Shape, TileOp, Type, Value, bug};
 use tessera_types::Arch;
@@ -91,7 +93,13 @@ fn find(func: &Func, looped: Op, threads: u64) -> Option<(Loads, u64)> {
         let kind = &func.ops[*op].kind;
         matches!(kind, OpKind::Schedule(ScheduleOp::For { .. } | ScheduleOp::Loop {} | ScheduleOp::If {}))
     };
-    if loop_exits(func, looped).len() != 1 || ops.len() > OPERATIONS || ops.iter().any(loops) {
+    let mut touched = SmallVec::new();
+    accesses(func, looped, &mut touched);
+    if touched.iter().any(|access| access.writes)
+        || loop_exits(func, looped).len() != 1
+        || ops.len() > OPERATIONS
+        || ops.iter().any(loops)
+    {
         return None;
     }
     let loads = from_the_counter(func, looped);

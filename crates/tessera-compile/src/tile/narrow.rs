@@ -72,13 +72,13 @@ fn ends(func: &Func) -> Result<u64, Reason> {
     let columns = strips::of_rows(func)?;
     let facts = Facts::of(func);
     let mut ends = 1;
-    for (op, view, axis) in columns.accesses(func) {
+    for (_, view, axis) in columns.accesses(func) {
         let Type::TileView(ty) = func.ty(view) else { bug!("tiles of what is no view") };
         let end = match ty.tensor.shape[ty.dim_map[axis] as usize] {
             Extent::Static(size) => size,
-            Extent::Dynamic => facts.fact(size_of(func, view, ty.dim_map[axis] as usize, op)?).greatest,
+            Extent::Dynamic => size_of(func, view, ty.dim_map[axis] as usize).map_or(i64::MAX, |size| facts.fact(size).greatest),
         };
-        ends = ends.max(u64::try_from(end).unwrap_or(u64::MAX));
+        ends = ends.max(u64::try_from(end).unwrap_or(i64::MAX as u64));
     }
     Ok(ends)
 }
@@ -125,13 +125,12 @@ fn has_static_sizes(func: &Func) -> bool {
 }
 
 /// The value that is the size of a view's array along an axis.
-fn size_of(func: &Func, view: Value, dim: usize, op: Op) -> Result<Value, Reason> {
-    let array = func.defining_op(view).map(|maker| func.ops[maker].one(0)).and_then(|array| func.defining_op(array));
-    let array = array.filter(|&op| matches!(func.ops[op].kind, OpKind::Schedule(ScheduleOp::MakeTensorView {})));
-    let array = array.ok_or_else(|| Reason::at("it is not known where an array ends", func.ops[op].span))?;
+fn size_of(func: &Func, view: Value, dim: usize) -> Option<Value> {
+    let array = func.defining_op(func.ops[func.defining_op(view)?].one(0))?;
+    let OpKind::Schedule(ScheduleOp::MakeTensorView {}) = func.ops[array].kind else { return None };
     let Type::TensorView(ty) = func.ty(func.ops[array].result()) else { bug!("an array that is no view") };
     let place = ty.shape[..dim].iter().filter(|size| **size == Extent::Dynamic).count();
-    Ok(func.ops[array].group(1)[place])
+    Some(func.ops[array].group(1)[place])
 }
 
 /// What lies behind the ends of arrays, by value.

@@ -14,7 +14,7 @@
 mod launch;
 mod time;
 
-use tessera_ir::{Block, Func, Op, Plan, Reason};
+use tessera_ir::{Block, Func, Op, Plan, Reason, ScheduleOp};
 use tessera_types::{Arch, Device};
 
 pub use self::launch::Launch;
@@ -89,21 +89,37 @@ pub(super) fn improved(func: &Func, units: &Units, plan: Plan) -> Plan {
 /// next one's factors while it stores. Products of a loop alone: of chained ones no more fits, and who loops over blocks has done it. (128 x 128 tiles of
 /// 64 products of 512 x 512 x 128: 31.1 us, 18.8 so; of 4096 x 4096 x 4096: 626 and 688 TFLOP/s; 64 x 128 tiles of 640 x 5120 x 2880: 42.8 us, 37.7; of 64 x 64, of which two blocks fit, 25.9 us, 28.5.)
 pub(super) fn filled(func: &Func, units: &Units, plan: Plan) -> Plan {
-    let asked = func.hints.sharing.is_some() || func.hints.num_ctas.is_some() || func.hints.occupancy.is_some();
+    let several = |hint: Option<u32>| hint.is_some_and(|number| number > 1);
+    let asked = func.hints.sharing.is_some() || several(func.hints.num_ctas) || several(func.hints.occupancy);
     let products: Vec<Op> = func.linked_ops().into_iter().filter(|&op| roles::is_product(func, op)).collect();
     let around = |block: Block| func.blocks[func.body].ops.iter().any(|&op| func.ops[op].regions.contains(&block));
-    let plain = |&op: &Op| around(func.block_of(op)) && !roles::is_chain(func, func.block_of(op));
+    // Sums that are added to others take all registers there are.
+    let coarse = |op: Op| {
+        let number = func.ty(func.ops[op].one(1)).num();
+        number.is_some_and(roles::is_coarse) && !roles::signs(&func.ops[op].kind).0
+    };
+    let plain = |&op: &Op| around(func.block_of(op)) && !roles::is_chain(func, func.block_of(op)) && !coarse(op);
     if asked || !products.iter().all(plain) || time::resident(func, &plan, units.arch).is_none_or(|blocks| blocks > 1.0) {
         return plan;
     }
     let filled = Plan { persistent: Some(1), ..plan.clone() };
     let sums = |&op: &Op| func.ty(func.ops[op].result()).the_tile().len();
     let in_turn = || match &products[..] {
-        [product] if sums(product) == TURNS => in_turn(func, units, &filled).ok(),
+        [product] if sums(product) == TURNS && is_stored_alone(func) => in_turn(func, units, &filled).ok(),
         _ => None,
     };
     let works = |plan: &Plan| persistent::can(func).is_ok() && try_out(func, plan, units.arch).is_ok();
     in_turn().filter(works).or_else(|| Some(filled.clone()).filter(works)).unwrap_or(plan)
+}
+
+/// Nothing is computed behind the loops of the function's body but a conversion: what is, takes registers that two teams do not have.
+fn is_stored_alone(func: &Func) -> bool {
+    let ops = &func.blocks[func.body].ops;
+    let last = ops.iter().rposition(|&op| !func.ops[op].regions.is_empty()).unwrap_or(0);
+    ops[last + 1..].iter().all(|&op| match func.ops[op].kind.schedule() {
+        Some(ScheduleOp::FToF { .. } | ScheduleOp::StoreViewTko { .. } | ScheduleOp::Reshape {} | ScheduleOp::Return {}) => true,
+        _ => func.ops[op].results.iter().all(|&result| func.ty(result).as_tile().is_none_or(|tile| tile.len() == 1)),
+    })
 }
 
 /// Proposals of the pass that makes roles.
