@@ -30,7 +30,12 @@ fn product(func: &mut Func, arch: Arch, op: Op, out: &mut Vec<Op>) -> Option<Ste
     let [lhs, rhs, acc] = [0, 1, 2].map(|at| data.one(at));
     let (factor, sums) = (func.ty(lhs).the_tile().clone(), func.ty(acc).the_tile().clone());
     let (&[m, k], &[_, n]) = (&factor.shape[..], &sums.shape[..]) else { return None };
-    let (least_m, least_n, least_k) = instructions(arch, factor.elem.num()?).next()?;
+    let dtype = factor.elem.num()?;
+    let divides = |extent: u32, by: u64| u64::from(extent).is_multiple_of(by);
+    if instructions(arch, dtype).any(|(rows, columns, depth)| divides(m, rows) && divides(n, columns) && divides(k, depth)) {
+        return None;
+    }
+    let (least_m, least_n, least_k) = instructions(arch, dtype).next()?;
     let padded = |extent: u32, least: u64| match u64::from(extent) {
         enough if enough.is_multiple_of(least) => Some(extent),
         few if few < least && few * MOST >= least && least.is_multiple_of(few) => u32::try_from(least).ok(),

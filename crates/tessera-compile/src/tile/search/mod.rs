@@ -21,7 +21,7 @@ pub use self::launch::Launch;
 pub use self::time::Time;
 pub(crate) use self::time::of as time_of;
 use super::anchors::Units;
-use super::{in_turn, load_together, persistent, roles, share, stages, try_out};
+use super::{load_together, persistent, roles, share, stages, try_out};
 
 /// A plan, and what it should take of a launch; nothing where the target's parts were measured by nobody.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,9 +41,8 @@ const SHARING: [u32; 4] = [0, 1, 2, 3];
 const SPLIT: u32 = 4;
 const SPLITS: [u32; 3] = [2, 4, 8];
 
-/// Sums of a product that one of two teams takes a tile of, in turn with the other one: as many as a team holds. (Tiles of 128 x 128: 0.95 of the time of one
-/// team after the other's tile, in six of seven shapes; of fewer sums no less.)
-const TURNS: usize = 128 * 128;
+/// Sums of a thread that leave none of its registers for what is computed of them, beside what a loop over blocks keeps.
+const HELD: usize = 128;
 
 /// Blocks a multiprocessor of a launch of which nothing is known.
 const WAVES: u32 = 8;
@@ -102,17 +101,14 @@ pub(super) fn filled(func: &Func, units: &Units, plan: Plan) -> Plan {
     if asked || !products.iter().all(plain) || time::resident(func, &plan, units.arch).is_none_or(|blocks| blocks > 1.0) {
         return plan;
     }
+    let sums: usize = products.iter().map(|&op| func.ty(func.ops[op].result()).the_tile().len()).sum();
+    let held = sums / (plan.computing().warps * Arch::WARP).max(1) as usize;
     let filled = Plan { persistent: Some(1), ..plan.clone() };
-    let sums = |&op: &Op| func.ty(func.ops[op].result()).the_tile().len();
-    let in_turn = || match &products[..] {
-        [product] if sums(product) == TURNS && is_stored_alone(func) => in_turn(func, units, &filled).ok(),
-        _ => None,
-    };
-    let works = |plan: &Plan| persistent::can(func).is_ok() && try_out(func, plan, units.arch).is_ok();
-    in_turn().filter(works).or_else(|| Some(filled.clone()).filter(works)).unwrap_or(plan)
+    let fits = held < HELD || is_stored_alone(func);
+    if fits && persistent::can(func).is_ok() && try_out(func, &filled, units.arch).is_ok() { filled } else { plan }
 }
 
-/// Nothing is computed behind the loops of the function's body but a conversion: what is, takes registers that two teams do not have.
+/// Nothing is computed behind the loops of the function's body but a conversion.
 fn is_stored_alone(func: &Func) -> bool {
     let ops = &func.blocks[func.body].ops;
     let last = ops.iter().rposition(|&op| !func.ops[op].regions.is_empty()).unwrap_or(0);
