@@ -1,6 +1,7 @@
 """Times kernels of ported.py beside PyTorch's eager and compiled ones, which take turns with them over a cold cache: python3 ported_bench.py [NAME...].
 
-`DEV=cpu` only checks them, small. `WARPS=1,2,4x8` times them with so many warps, and blocks a multiprocessor, instead of beside peers.
+`DEV=cpu` only checks them, small. `WARPS=1,2,4x8` times them with so many warps, and blocks a multiprocessor, instead of beside peers; `WARPS=num_ctas=2+sharing=1`
+with these hints.
 """
 import os
 import statistics
@@ -77,10 +78,11 @@ def variants(ours):
     grid, k, args = ours.parts
     made = {}
     for w in WARPS:
-        h = dict(zip(("num_warps", "occupancy"), map(int, w.split("x"))))
+        named = [part.split("=") for part in w.split("+") if "=" in part]
+        h = {name: int(value) for name, value in named} or dict(zip(("num_warps", "occupancy"), map(int, w.split("x"))))
         v = type(k)(k.__tessera_function__)
         v._hints = {**k._hints, **h}
-        made["w" + w] = lambda v=v: ct.launch(stream(), grid, v, args)
+        made["w" + w if w[0].isdigit() else w] = lambda v=v: ct.launch(stream(), grid, v, args)
     return made
 
 for cols in (128, 320, 512, 1000, 2048, 4096, 4097, 8192, 12345) if CUDA else (100, 257):
