@@ -79,8 +79,8 @@ const BOTH: &[Arch] = &ARCHS;
 /// One that has none any more leaves the list. What is known of them: elements of 64 bits, two of a thread at a time (`fp64`); what scans leave between
 /// warps, and places that the data says (`scan.py`, `sort.py`); neighbours that change places (`interleaved`); products of bytes,
 /// most of them in batches, and bytes whose three axes are turned; sums of channels of 196 places, which lie across threads; results of 2:4 products, of which a
-/// fragment's rows meet two by two where they are stored word by word, in a loop over strips.
-const OPEN: [Open; 37] = [
+/// fragment's rows meet two by two where they are stored word by word, in a loop over strips; in `fp32` what a product's sums are added to, behind its loop.
+const OPEN: [Open; 38] = [
     (&[Arch::Sm80], ["attention", "attention", ""], &[("fp64", 256)]),
     (&[Arch::Sm90a], ["attention", "attention", ""], &[("fp64", 512)]),
     (&[Arch::Sm80], ["attention", "attention", "causal"], &[("fp64", 256)]),
@@ -118,6 +118,7 @@ const OPEN: [Open; 37] = [
     (BOTH, ["sort", "move", "values"], &[("fp32", 0)]),
     (&[Arch::Sm80], ["sparse24_gemm", "product", ""], &[("bf16", 5120), ("fp16", 5120)]),
     (BOTH, ["top_k", "select", "smallest"], &[("fp64", 8)]),
+    (&[Arch::Sm90a], ["linear", "linear_residual", "residual"], &[("fp32", 512)]),
 ];
 
 /// What is open of a case.

@@ -34,7 +34,7 @@ pub(crate) struct Case {
     source: &'static str,
     /// Blocks of a cluster that share a row, and warps of each. Products are looked at unshared: what blocks share changes the loops of none.
     row: Option<(u32, u32)>,
-    /// Warps of a block, and blocks that a multiprocessor shall hold, where the launch says both.
+    /// Warps of a block, and blocks that a multiprocessor shall hold; 0 where the launch does not say.
     pub(crate) resident: (u32, u32),
     /// Threads of a block of a per-thread kernel, where the launch says them.
     pub(crate) threads: Option<u32>,
@@ -104,7 +104,7 @@ pub(crate) fn cases(arch: Arch) -> Vec<Case> {
                         source: from.text,
                         row: (launch.sharing == Sharing::Cluster && OF_ROWS.contains(&operator.name))
                             .then_some((launch.cluster, launch.warps)),
-                        resident: if launch.resident > 0 { (launch.warps, launch.resident) } else { (0, 0) },
+                        resident: (launch.warps, launch.resident),
                         threads: launch.threads,
                     };
                     if seen.insert(format!("{} {:?} {:?} {:?}", case.kernel, case.args, case.row, case.resident)) {
