@@ -67,7 +67,7 @@ impl Asked {
             kernel: kernel.without_lock(),
             arguments: launch.values(&tensor).into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
             grid: launch.grid.into(),
-            options: launch.options(&self.options).into_owned(),
+            options: launch.options(&self.options),
         };
         Ok(plan.launches.iter().zip(kernels).map(launch).collect())
     }

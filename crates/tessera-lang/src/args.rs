@@ -127,12 +127,7 @@ pub fn state_rows(
     numbers: impl Fn(usize) -> Option<i64>,
 ) {
     let constants = constants(args);
-    // The end of a number's eighth of a tile that leaves so much room behind it.
-    let within = |number: i64, room: i64| {
-        let tile = u64::try_from(number).ok()?.checked_next_power_of_two()? as i64;
-        let most = ((number + room) as u64).next_multiple_of((tile as u64 / 8).max(1)) as i64 - room;
-        (tile >= LEAST_TILE && most < tile && most + room <= tile && constants.contains(&tile)).then_some(most)
-    };
+    let within = |number, room| end_of_eighth(number, room).filter(|(tile, _)| constants.contains(tile)).map(|(_, end)| end);
     let mut odd: Vec<(String, [Vec<i64>; 2], IndexType)> = Vec::new();
     for (place, (name, ty)) in args.iter_mut().enumerate() {
         let (mut most, mut like) = (None, None);
@@ -150,10 +145,9 @@ pub fn state_rows(
                     odd.push((name.clone(), form.0, form.1));
                 }
             }
-            // No more than of an array whose rows have the length, whether these are whole vectors or not.
             ArgType::Scalar(dtype) if dtype.is_integer() => {
-                let ends = |number| [ROOM, 0].into_iter().filter_map(|room| within(number, room)).min();
-                most = numbers(place).and_then(ends);
+                let class = numbers(place).and_then(number_class).filter(|(tile, _)| constants.contains(tile));
+                most = class.map(|(_, end)| end);
             }
             _ => {}
         }
@@ -161,6 +155,20 @@ pub fn state_rows(
             *ty = ArgType::Stated { of: Box::new(ty.clone()), most, like };
         }
     }
+}
+
+/// The power of two above a number that is passed at launch, and what [`state_rows`] says that it is at most where that is a constant of the kernel:
+/// no more than of an array whose rows have the length, whether these are whole vectors or not. Nothing of numbers of which it says nothing.
+pub fn number_class(number: i64) -> Option<(i64, i64)> {
+    [ROOM, 0].into_iter().filter_map(|room| end_of_eighth(number, room)).min()
+}
+
+/// The power of two above a number, and the end of the number's eighth of it that leaves so much room behind it.
+fn end_of_eighth(number: i64, room: i64) -> Option<(i64, i64)> {
+    let tile = i64::try_from(u64::try_from(number).ok()?.checked_next_power_of_two()?).ok()?;
+    let eighth = (tile / 8).max(1);
+    let end = number.checked_add(room + eighth - 1)? / eighth * eighth - room;
+    (tile >= LEAST_TILE && end < tile && end + room <= tile).then_some((tile, end))
 }
 
 /// The integers among a kernel's constants that may be the length of something.
@@ -183,4 +191,33 @@ pub struct LowerOptions {
     pub config: IndexMap<String, i64>,
     /// Threads a block of a per-thread kernel.
     pub block: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is stated of a number beside a constant.
+    fn stated(number: i64, constant: i64) -> Option<i64> {
+        let mut args =
+            vec![("n".to_string(), ArgType::Scalar(DType::I32)), ("N".to_string(), ArgType::Const(ConstValue::Int(constant)))];
+        state_rows(&mut args, |_| None, |place| (place == 0).then_some(number));
+        match &args[0].1 {
+            ArgType::Stated { most, .. } => *most,
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn numbers_of_a_class_are_stated_alike() {
+        for constant in [256, 512, 8192] {
+            for number in (-3..9000).chain([i64::MAX, i64::MIN]) {
+                let class = number_class(number).filter(|(tile, _)| *tile == constant).map(|(_, end)| end);
+                assert_eq!(stated(number, constant), class, "{number} beside {constant}");
+                assert!(class.is_none_or(|end| (number..constant).contains(&end)), "{number} ends at {class:?}");
+            }
+        }
+        assert_eq!([5000, 5105, 5106, 5120, 5121].map(|number| stated(number, 8192)), [5105, 5105, 5120, 5120, 6129].map(Some));
+        assert_eq!([8177, 8178, 8192].map(|number| stated(number, 8192)), [Some(8177), None, None]);
+    }
 }

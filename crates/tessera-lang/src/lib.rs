@@ -54,7 +54,7 @@ pub mod simt;
 pub mod tuning;
 
 pub use annotation::{Annotation, ConstKind};
-pub use args::{ArgType, ConstValue, LowerOptions, state_odd_lines, state_rows};
+pub use args::{ArgType, ConstValue, LowerOptions, number_class, state_odd_lines, state_rows};
 pub use builtins::{Builtin, BuiltinRow, REFUSED, Space};
 pub use diagnostics::{DiagnosticRow, ROWS as DIAGNOSTICS};
 pub use file::{DECORATOR, Kernel, Param, ParsedFile, parse_file, parse_live, parse_project};

@@ -1,6 +1,5 @@
 //! From a plan to launches: its kernels with tensors in their places.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -86,9 +85,9 @@ impl LaunchSpec {
     }
 
     /// The caller's options with what the operator asks of this launch.
-    pub fn options<'o>(&self, options: &'o CompileOptions) -> Cow<'o, CompileOptions> {
+    pub fn options(&self, options: &CompileOptions) -> CompileOptions {
         let &LaunchSpec { sharing, cluster, clusters, warps, resident, threads, .. } = self;
-        Cow::Owned(CompileOptions {
+        CompileOptions {
             sharing: Some(sharing),
             cluster,
             clusters,
@@ -96,7 +95,7 @@ impl LaunchSpec {
             resident,
             block: threads.or(options.block),
             ..options.clone()
-        })
+        }
     }
 }
 

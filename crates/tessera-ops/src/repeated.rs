@@ -1,6 +1,6 @@
 //! A call on a GPU that is made again with other arrays of the same forms: what was planned and packed stays, addresses change.
 
-use tessera_runtime::{Change, CompileOptions, Device, Often, Placed, StreamHandle, Tensor};
+use tessera_runtime::{Change, CompileOptions, Device, Later, Often, Placed, StreamHandle, Tensor};
 
 use crate::call::{CallError, Resolved};
 use crate::operator::Argument;
@@ -43,7 +43,7 @@ impl Resolved {
         let mut launches = Vec::new();
         for (spec, kernel) in self.plan.launches.iter().zip(&kernels) {
             let values = spec.values(|position| tensors[position].clone());
-            let launch = kernel.prepare_often(&values, spec.grid.into(), &spec.options(options), device)?;
+            let launch = kernel.prepare_often(&values, (spec.grid.into(), Later::Alike), &spec.options(options), device)?;
             if launch.prepared.launch().owns_memory() {
                 return Ok(None);
             }

@@ -11,7 +11,9 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use tessera::compile::CompileOptions;
 use tessera::driver::StreamHandle;
 use tessera::lang::{ArgType, Builtin, Space};
-use tessera::runtime::{Device, DriverDevice, Kernel as Compiled, KernelError, LaunchGrid, Often, PreparedLaunch, Tensor, Value};
+use tessera::runtime::{
+    Device, DriverDevice, Kernel as Compiled, KernelError, Later, LaunchGrid, Often, PreparedLaunch, Tensor, Value,
+};
 
 use crate::array::refuse;
 use crate::constraint;
@@ -353,8 +355,11 @@ impl Kernel {
             return Ok(Found { launch, notes: Vec::new(), is_kept: true });
         }
         let values = self.values(asked, |given, name| given.on_device(py, device, name))?;
-        let prepared = py
-            .detach(|| within(|| self.inner.prepare_often(&values, asked.grid, &asked.options, device).map_err(Stopped::Kernel)));
+        let prepared = py.detach(|| {
+            within(|| {
+                self.inner.prepare_often(&values, (asked.grid, Later::Alike), &asked.options, device).map_err(Stopped::Kernel)
+            })
+        });
         let launch = Arc::new(prepared.map_err(|stopped| self.raise(py, stopped))?);
         self.refuse_readonly(py, asked, launch.prepared.written())?;
         let is_kept = form.is_some_and(|form| self.often.keep(form, &launch));

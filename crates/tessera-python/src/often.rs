@@ -1,7 +1,7 @@
 //! Launches on a device that are asked for again and again: what they were compiled to and packed as is found by the form of their arguments.
 //!
 //! The form of an array is its type, sizes, strides, alignment, and how far it is from those of the others that lie in the same range of memory; of
-//! a constant parameter its value; of a number that is passed at launch its kind. A launch that is found costs a copy of its parameters and the
+//! a constant parameter its value; of a number that is passed at launch its kind, and of an integer the class that a kernel may be compiled for. A launch that is found costs a copy of its parameters and the
 //! driver's own call.
 //!
 //! A launch with memory of its own (workspace) is kept as long as the process: a stream may not have come to it yet, and a graph may have recorded
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustc_hash::FxHashMap;
 use tessera::compile::CompileOptions;
 use tessera::driver::StreamHandle;
-use tessera::lang::ConstValue;
+use tessera::lang::{ConstValue, number_class};
 use tessera::runtime::{Change, Constant, KernelError, LaunchGrid, Often};
 
 use crate::array::Given;
@@ -60,9 +60,9 @@ impl Form {
                 Argument::List(_) => return None,
                 Argument::Constant(value) => {
                     constant(value, is_constant(name), &mut words);
-                    // Where a number ends in a tile may be compiled in.
+                    // Where a number ends in a tile is compiled in.
                     if let ConstValue::Int(number) = value {
-                        words.push(eighth(*number));
+                        words.push(number_class(*number).map_or(0, |(_, end)| end as u64));
                     }
                 }
             }
@@ -91,12 +91,6 @@ impl Form {
         }
         Form(words)
     }
-}
-
-/// The end of a number's eighth of the power of two above it.
-fn eighth(number: i64) -> u64 {
-    let Some(tile) = u64::try_from(number).ok().and_then(u64::checked_next_power_of_two) else { return 0 };
-    number.unsigned_abs().next_multiple_of((tile / 8).max(1))
 }
 
 fn text(text: &str, words: &mut Vec<u64>) {

@@ -48,6 +48,7 @@ use crate::module_cache::module_cache;
 use crate::origin::{Origin, Refusal};
 use crate::ranks::ExchangeError;
 use crate::search_path::SearchPath;
+use crate::specialise::open_numbers;
 use crate::tensor::Tensor;
 use crate::tuned::{Config, Lock, Question, Site, Tuned};
 use crate::value::{Value, arguments};
@@ -165,6 +166,15 @@ struct Launchable {
     tuned: Option<Tuned>,
     flat: Vec<Flat<Tensor>>,
     grid: [u32; 3],
+}
+
+/// Which numbers the launches behind a first one come with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Later {
+    /// Any that their types hold.
+    Any,
+    /// Of the same [class](tessera_lang::number_class) as its own, for which a block program may be compiled; others are refused.
+    Alike,
 }
 
 /// A launch on a device for other arguments of the same form.
@@ -299,7 +309,8 @@ impl Kernel {
         options: &CompileOptions,
         device: &Device,
     ) -> Result<PreparedLaunch, KernelError> {
-        let Launchable { executable, cached, tuned, flat, grid } = self.launchable(args, grid.into(), options, device)?;
+        let types = self.argument_types(args)?;
+        let Launchable { executable, cached, tuned, flat, grid } = self.launchable(args, &types, grid.into(), options, device)?;
         let work = match (&executable.code, device) {
             (Code::Device(image), Device::Driver(device)) => {
                 let kernel = DeviceKernel::load(device, Arc::clone(image), module_cache())?;
@@ -310,16 +321,20 @@ impl Kernel {
         Ok(PreparedLaunch::new(executable, work, grid, (cached, tuned), self.origin.sources().clone()))
     }
 
-    /// The same for launches on a device that are asked for again and again, with other memory and numbers.
+    /// The same for launches on a device that are asked for again and again, with other memory and numbers: `later` says which.
     pub fn prepare_often(
         &self,
         args: &[(&str, Value)],
-        grid: LaunchGrid,
+        (grid, later): (LaunchGrid, Later),
         options: &CompileOptions,
         device: &DriverDevice,
     ) -> Result<Often, KernelError> {
+        let mut types = self.argument_types(args)?;
+        if later == Later::Any {
+            open_numbers(&mut types);
+        }
         let Launchable { executable, cached, flat, grid, .. } =
-            self.launchable(args, grid, options, &Device::Driver(device.clone()))?;
+            self.launchable(args, &types, grid, options, &Device::Driver(device.clone()))?;
         let Code::Device(image) = &executable.code else { bug!("a device runs device code") };
         let kernel = DeviceKernel::load(device, Arc::clone(image), module_cache())?;
         // By their addresses alone: what is launched often keeps nobody's memory.
@@ -341,17 +356,17 @@ impl Kernel {
         Ok(Often { prepared, remark, sources: self.origin.sources().clone() })
     }
 
-    /// Compiles for the arguments and checks them.
+    /// Compiles for the arguments, of these types, and checks them.
     fn launchable(
         &self,
         args: &[(&str, Value)],
+        types: &[(String, ArgType)],
         grid: LaunchGrid,
         options: &CompileOptions,
         device: &Device,
     ) -> Result<Launchable, KernelError> {
-        let types = self.argument_types(args)?;
         let (options, tuned) = match &self.lock {
-            Some(_) => self.tuned_options(&Question::of_launch(args, &types), options, Site::Device(device))?,
+            Some(_) => self.tuned_options(&Question::of_launch(args, types), options, Site::Device(device))?,
             None => (Cow::Borrowed(options), None),
         };
         let options = self.first_choice(args, grid, options, device)?;
@@ -359,7 +374,7 @@ impl Kernel {
             Device::Cpu => None,
             Device::Driver(device) => Some(architecture(device)?),
         };
-        let (executable, cached) = self.executable(&types, &options, arch)?;
+        let (executable, cached) = self.executable(types, &options, arch)?;
         let (flat, grid) = self.checked(&executable.interface, args, grid)?;
         Ok(Launchable { executable, cached, tuned, flat, grid })
     }

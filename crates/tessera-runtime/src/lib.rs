@@ -43,7 +43,7 @@ pub use device_launch::DeviceLaunch;
 pub use difference::{Difference, Number};
 pub use error::{DeviceError, FileError, FormatError, TensorError};
 pub use exit::exit_at_once;
-pub use kernel::{Kernel, KernelError, Often};
+pub use kernel::{Kernel, KernelError, Later, Often};
 pub use knobs::{DeviceName, KnobError, KnobRow, Knobs};
 pub use launch::{LaunchOptions, PreparedLaunch, Ran};
 pub use memory::HOST_ALIGN;

@@ -69,6 +69,17 @@ pub(crate) fn argument_types<A: Placed>(
     if wrong.is_empty() { Ok(types) } else { Err(wrong) }
 }
 
+/// Forgets what is stated of numbers, which later launches may change.
+pub(crate) fn open_numbers(types: &mut [(String, ArgType)]) {
+    for (_, ty) in types {
+        if let ArgType::Stated { of, .. } = ty
+            && matches!(**of, ArgType::Scalar(_))
+        {
+            *ty = (**of).clone();
+        }
+    }
+}
+
 /// Why an argument does not fit behind those before it.
 enum Misplaced {
     /// One of that name is there.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tessera_emu::EmuOptions;
 use tessera_lang::ArgType;
-use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, RandomStream, Tensor, Value};
+use tessera_runtime::{CompileOptions, Device, DriverDevice, Kernel, KernelError, Later, Often, RandomStream, Tensor, Value};
 use tessera_types::DType;
 
 const SOURCE: &str = "
@@ -31,6 +31,38 @@ def magnitude(x, out, n: int, N: ct.Constant[int]):
     r = ct.bid(0)
     v = ct.load(x, (r, 0), (1, N), padding_mode=PAD.ZERO).astype(ct.float32)
     ct.store(out, (r, 0), (v / ct.max(v, axis=1, keepdims=True) + ct.max(abs(v), axis=1, keepdims=True)).astype(out.dtype))
+
+@ct.kernel
+def in_rows(x, out, n: int, N: ct.Constant[int]):
+    # A number for each row, and how many rows count, say nothing of columns.
+    r = ct.bid(0)
+    v = ct.load(x, (r, 0), (4, N), padding_mode=PAD.ZERO).astype(ct.float32)
+    first = ct.load(x, (r, 0), (4, 1), padding_mode=PAD.ZERO).astype(ct.float32)
+    some = ct.arange(4, dtype=ct.int32)[:, None] < 3
+    ct.store(out, (r, 0), (v + ct.sum(ct.where(some, v + first, 0.0), axis=1, keepdims=True)).astype(out.dtype))
+
+@ct.kernel
+def by_column(x, out, n: int, N: ct.Constant[int]):
+    # Behind the ends of rows the largest of a column is minus infinity, which it is less itself no number.
+    r = ct.bid(0)
+    v = ct.load(x, (r, 0), (4, N), padding_mode=PAD.ZERO).astype(ct.float32)
+    low = ct.load(x, (r, 0), (4, N), padding_mode=PAD.NEG_INF).astype(ct.float32)
+    e = ct.exp(low - ct.max(low, axis=0, keepdims=True))
+    ct.store(out, (r, 0), (v + ct.sum(e, axis=1, keepdims=True)).astype(out.dtype))
+
+@ct.kernel
+def several(x, out, n: int, N: ct.Constant[int]):
+    r = ct.bid(0)
+    v = ct.load(x, (r, 0), (4, N), padding_mode=PAD.NEG_INF).astype(ct.float32)
+    e = ct.exp(v - ct.max(v, axis=1, keepdims=True))
+    ct.store(out, (r, 0), (e / ct.sum(e, axis=1, keepdims=True)).astype(out.dtype))
+
+@ct.kernel
+def asserted(x, out, n: int, N: ct.Constant[int]):
+    r = ct.bid(0)
+    v = ct.load(x, (r, 0), (1, N), padding_mode=PAD.ZERO)
+    ct.assert_(ct.max(v, axis=1) < n, 'small')
+    ct.store(out, (r, 0), v)
 
 @ct.kernel
 def counted(x, out, n: int, N: ct.Constant[int]):
@@ -113,17 +145,49 @@ fn a_kernel_for_shorter_rows_refuses_longer_ones() {
     let launch = kernel.prepare(&args, [2, 1, 1], &CompileOptions::default(), &device).unwrap();
     launch.run().unwrap();
     let driver = device.driver().unwrap();
-    let often = kernel.prepare_often(&args, [2, 1, 1].into(), &CompileOptions::default(), driver).unwrap();
-    let again = |n: i64| {
+    let often = |later| kernel.prepare_often(&args, ([2, 1, 1].into(), later), &CompileOptions::default(), driver).unwrap();
+    let again = |often: &Often, n: i64| {
         let number = tessera_runtime::Change::Number(tessera_runtime::Constant::Int(n));
         often.prepared.again(driver.stream().handle(), &[("n", number)])
     };
-    again(600).unwrap();
-    let error = again(641).unwrap_err().to_string();
+    let alike = often(Later::Alike);
+    again(&alike, 600).unwrap();
+    let error = again(&alike, 641).unwrap_err().to_string();
     assert!(error.contains("`n` is 641") && error.contains("640 at most"), "{error}");
+    again(&often(Later::Any), 641).unwrap();
     // A launch of its own compiles for the longer ones.
     let longer = array(700);
     let out = array(700);
     let args = [("x", Value::from(&longer)), ("out", Value::from(&out)), ("n", Value::Int(700)), ("N", Value::Int(1024))];
     kernel.prepare(&args, [2, 1, 1], &CompileOptions::default(), &device).unwrap().run().unwrap();
+}
+
+#[test]
+fn what_rows_have_once_is_in_no_column() {
+    let random = RandomStream::new(5);
+    for columns in [513, 640, 801] {
+        let x = random.rand(DType::F32, &[8, columns]).unwrap();
+        for kernel in ["in_rows", "by_column", "several"] {
+            let [(wanted, _), (found, _)] = [Device::Cpu, emulated()].map(|device| result(kernel, &x, &device));
+            let far = |(a, b): &(&f64, &f64)| a.is_nan() != b.is_nan() || (*a - *b).abs() > 1e-4 * a.abs().max(0.1);
+            let wrong = wanted.iter().zip(&found).enumerate().find(|(_, pair)| far(pair));
+            assert!(wrong.is_none(), "{kernel} 8x{columns}: {wrong:?}");
+        }
+    }
+}
+
+#[test]
+fn an_assertion_names_the_block_that_was_asked_for() {
+    let device = emulated();
+    let kernel = Kernel::from_source("rows.py", SOURCE, "asserted").unwrap();
+    let x = Tensor::arange(DType::F32, &[70, 16]).unwrap().to_device(&device).unwrap();
+    let out = Tensor::zeros(DType::F32, &[70, 16]).unwrap().to_device(&device).unwrap();
+    // Row 37 has 607 as its largest.
+    let args = [("x", Value::from(&x)), ("out", Value::from(&out)), ("n", Value::Int(607)), ("N", Value::Int(16))];
+    let launch = kernel.prepare(&args, [70, 1, 1], &CompileOptions::default(), &device).unwrap();
+    assert_eq!(launch.on_device().unwrap().grid().x, 18, "four a block");
+    match launch.run() {
+        Err(KernelError::Fault { block: Some([x, 0, 0]), .. }) => assert!(x >= 37, "row {x} holds"),
+        other => panic!("{other:?}"),
+    }
 }

@@ -1,8 +1,9 @@
 //! What is seen outside: assertions, prints, the order of launches.
 
+use tessera_ir::attrs::GridAxis;
 use tessera_ir::{Assertion, HiddenParam, Op, OpData, ScheduleOp, bug};
+use tessera_ptx::Type as Ty;
 use tessera_ptx::ssa::Value as Reg;
-use tessera_ptx::{Special, Type as Ty};
 
 use super::bound::Bound;
 use super::lowering::{Lowered, Lowering};
@@ -41,7 +42,7 @@ impl Lowering<'_> {
                     let (wrong, right) = (self.b.new_block(&[]), self.b.new_block(&[]));
                     self.b.branch(fails, (wrong, &[]), (right, &[]));
                     self.b.switch_to(wrong);
-                    let block = [Special::CtaidX, Special::CtaidY, Special::CtaidZ].map(|axis| self.b.special(axis));
+                    let block = [GridAxis::X, GridAxis::Y, GridAxis::Z].map(|axis| self.asked_block(axis));
                     let number = self.b.u32(number);
                     self.b.st_vector("global", Ty::B32, record, &[number, block[0], block[1], block[2]]);
                     // The host reads it when the kernel has stopped.

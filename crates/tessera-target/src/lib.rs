@@ -78,6 +78,7 @@ mod warpgroup;
 
 use std::collections::BTreeMap;
 
+use tessera_ir::attrs::GridAxis;
 use tessera_ir::{
     Diagnostic, Func, GridRule, ImageCode, KernelImage, LaunchFacts, Level, Module, OpKind, ScheduleOp, TileOp, bug, launch_notes,
 };
@@ -193,38 +194,34 @@ fn has_workspace(func: &Func) -> bool {
 impl Lowering<'_> {
     /// Lowers an operation about the block's place in the grid.
     fn program(&mut self, data: &tessera_ir::OpData, kind: &ScheduleOp) -> Lowered<()> {
-        use tessera_ir::attrs::GridAxis;
-        let special = match kind {
-            ScheduleOp::GetTileBlockId { axis } => match axis {
-                GridAxis::X => Special::CtaidX,
-                GridAxis::Y => Special::CtaidY,
-                GridAxis::Z => Special::CtaidZ,
-            },
-            ScheduleOp::GetNumTileBlocks { axis } if self.func.hints.is_launched_otherwise() => {
-                let reg = self.asked[*axis as usize];
-                self.bind_regs(data.result(), [reg]);
-                return Ok(());
-            }
-            ScheduleOp::GetNumTileBlocks { axis } => match axis {
+        let reg = match kind {
+            ScheduleOp::GetTileBlockId { axis } => self.asked_block(*axis),
+            ScheduleOp::GetNumTileBlocks { axis } if self.func.hints.is_launched_otherwise() => self.asked[*axis as usize],
+            ScheduleOp::GetNumTileBlocks { axis } => self.b.special(match axis {
                 GridAxis::X => Special::NctaidX,
                 GridAxis::Y => Special::NctaidY,
                 GridAxis::Z => Special::NctaidZ,
-            },
+            }),
             _ => astray(kind),
-        };
-        let reg = self.b.special(special);
-        let reg = match self.func.hints.programs {
-            Some(_) if special == Special::CtaidX => self.program_of(reg),
-            _ => reg,
-        };
-        let reg = match self.func.hints.shares_of_one() {
-            blocks @ 2.. if special == Special::CtaidX => {
-                let blocks = self.b.u32(blocks);
-                self.b.div(tessera_ptx::Type::U32, reg, blocks)
-            }
-            _ => reg,
         };
         self.bind_regs(data.result(), [reg]);
         Ok(())
+    }
+
+    /// The place along an axis of the block that was asked for: what is launched may take several, or be a part of one.
+    fn asked_block(&mut self, axis: GridAxis) -> ssa::Value {
+        let launched = self.b.special(match axis {
+            GridAxis::X => Special::CtaidX,
+            GridAxis::Y => Special::CtaidY,
+            GridAxis::Z => Special::CtaidZ,
+        });
+        match (axis, self.func.hints.programs, self.func.hints.shares_of_one()) {
+            (GridAxis::X, Some(_), _) => self.program_of(launched),
+            (GridAxis::X, None, blocks @ 2..) => {
+                let blocks = self.b.u32(blocks);
+                self.b.div(tessera_ptx::Type::U32, launched, blocks)
+            }
+            _ => launched,
+        }
     }
 }

@@ -13,7 +13,7 @@
 //!
 //! A launch says in which eighth of a tile rows end ([`tessera_ir::Stated`]), so that few variants of a kernel serve all of them.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tessera_ir::attrs::{Combine, Predicate, Signedness};
 use tessera_ir::{Const, Extent, Func, Op, OpKind, Padding, Reason, ScheduleOp, Type, Value, bug};
 use tessera_types::{DType, FloatFormat};
@@ -87,7 +87,14 @@ fn ends(func: &Func) -> Result<u64, Reason> {
 fn cut(func: &mut Func, count: u64) -> Result<(), Reason> {
     let mut columns = strips::of_rows(func)?;
     let facts = Facts::of(func);
-    let mut beyond = Followed { func, facts: &facts, from: count, known: FxHashMap::default() };
+    let mut beyond = Followed {
+        func,
+        facts: &facts,
+        from: count,
+        columns: columns.values(func),
+        reductions: &columns.reductions,
+        known: FxHashMap::default(),
+    };
     let mut left_out = Vec::new();
     for &op in &columns.reductions {
         left_out.push((op, beyond.left_out(op)?));
@@ -139,6 +146,10 @@ struct Followed<'f> {
     facts: &'f Facts,
     /// The first column that no array has.
     from: u64,
+    /// What has columns; everything else a row has once for all of them.
+    columns: FxHashSet<Value>,
+    /// What reduces over columns.
+    reductions: &'f [Op],
     known: FxHashMap<Value, Beyond>,
 }
 
@@ -160,11 +171,11 @@ impl Followed<'_> {
         if let Some(known) = self.known.get(&value) {
             return known.clone();
         }
-        // Of what loops carry nothing is known.
+        // Of columns that loops carry nothing is known.
         let found = match self.func.defining_op(value) {
             Some(op) => self.made(op, value),
-            None if self.func.ty(value).as_tile().is_some_and(|tile| tile.len() == 1) => Beyond::Row,
-            None => Beyond::Unknown,
+            None if self.columns.contains(&value) => Beyond::Unknown,
+            None => Beyond::Row,
         };
         self.known.insert(value, found.clone());
         found
@@ -174,7 +185,7 @@ impl Followed<'_> {
         let data = &self.func.ops[op];
         let Some(kind) = data.kind.schedule() else { return Beyond::Unknown };
         let Some(tile) = self.func.ty(value).as_tile() else { return Beyond::Unknown };
-        if tile.len() == 1 && !matches!(kind, ScheduleOp::Constant { .. }) {
+        if !self.columns.contains(&value) && !matches!(kind, ScheduleOp::Constant { .. }) {
             return Beyond::Row;
         }
         match kind {
@@ -270,7 +281,7 @@ impl Followed<'_> {
         match &data.kind {
             OpKind::Schedule(ScheduleOp::Broadcast {} | ScheduleOp::Reshape {}) => self.is_largest(data.one(0), of),
             OpKind::Schedule(ScheduleOp::Reduce { .. }) => {
-                combined(self.func, op) == Some(Combine::Max) && data.operands.len() == 1 && data.one(0) == of
+                self.reductions.contains(&op) && combined(self.func, op) == Some(Combine::Max) && data.one(0) == of
             }
             _ => false,
         }

@@ -1,6 +1,7 @@
 //! The text form of every level.
 
 pub mod cursor;
+mod interface;
 mod parse;
 mod plan;
 mod print;

@@ -6,7 +6,6 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_layout::Distribution;
 
-use crate::abi::{Abi, AbiParam, IndexType, ParamKind, Stated};
 use crate::attrs::Attr;
 use crate::constant::Const;
 use crate::diag::{Diagnostic, SourceId, Span};
@@ -16,6 +15,7 @@ use crate::mesh::{Mesh, MeshAxis, Program, Sharding, StatedSharding};
 use crate::op::{AttrTexts, OpKind};
 use crate::plan::Plan;
 use crate::text::cursor::{Cursor, Parsed};
+use crate::text::interface::interface;
 use crate::text::{plan, print};
 use crate::types::{
     Axis, DistributedType, Elem, Extent, Padding, RingType, SharedType, Swizzle, TensorType, TensorViewType, TileType,
@@ -172,7 +172,7 @@ fn dims<T>(cursor: &mut Cursor<'_>, mut entry: impl FnMut(&mut Cursor<'_>) -> Pa
     Ok(items)
 }
 
-fn extent(cursor: &mut Cursor<'_>) -> Parsed<Extent> {
+pub(super) fn extent(cursor: &mut Cursor<'_>) -> Parsed<Extent> {
     if cursor.eat("?") { Ok(Extent::Dynamic) } else { cursor.integer().map(Extent::Static) }
 }
 
@@ -199,7 +199,7 @@ fn tensor_view_body(cursor: &mut Cursor<'_>) -> Parsed<TensorViewType> {
     Ok(TensorViewType { elem, shape: SmallVec::from_vec(shape), strides: SmallVec::from_vec(strides) })
 }
 
-fn key(cursor: &mut Cursor<'_>, name: &str) -> Parsed<()> {
+pub(super) fn key(cursor: &mut Cursor<'_>, name: &str) -> Parsed<()> {
     if !cursor.eat_word(name) {
         return Err(cursor.unexpected(&format!("`{name}=`")));
     }
@@ -369,12 +369,7 @@ struct FuncParser<'c, 'a> {
 impl<'a> FuncParser<'_, 'a> {
     fn header(&mut self) -> Parsed<()> {
         if self.cursor.eat_word("abi") {
-            let params = self.cursor.list("(", ")", abi_param)?;
-            let mut stated = Vec::new();
-            if self.cursor.eat_word("stated") {
-                stated = self.cursor.list("(", ")", |cursor| a_stated(cursor, &params))?;
-            }
-            self.func.abi = Abi { params, stated };
+            self.func.abi = interface(self.cursor)?;
         }
         if self.cursor.eat_word("hints") {
             let hints = self.cursor.list("(", ")", |c| {
@@ -715,96 +710,4 @@ fn skip_attribute(cursor: &mut Cursor<'_>) -> Parsed<()> {
         let length = cursor.rest().chars().next().map_or(0, char::len_utf8);
         cursor.skip(length);
     }
-}
-
-fn index_type(cursor: &mut Cursor<'_>) -> Parsed<IndexType> {
-    if cursor.eat_word("i32") {
-        Ok(IndexType::I32)
-    } else if cursor.eat_word("i64") {
-        Ok(IndexType::I64)
-    } else {
-        Err(cursor.unexpected("`i32` or `i64`"))
-    }
-}
-
-/// What is assumed of parameters: `y = x` of two arrays, the earlier one last, or `x <= 5120`.
-fn a_stated(cursor: &mut Cursor<'_>, params: &[AbiParam]) -> Parsed<Stated> {
-    let array = |param: &AbiParam| matches!(param.kind, ParamKind::Array { .. });
-    let named = |cursor: &mut Cursor<'_>| -> Parsed<usize> {
-        let start = cursor.offset();
-        let name = cursor.expect_word("a parameter")?.to_string();
-        let found = params.iter().position(|param| param.name == name);
-        let wrong =
-            || Box::new(Diagnostic::error("ir-syntax", cursor.span_from(start), format!("there is no parameter `{name}`")));
-        found.ok_or_else(wrong)
-    };
-    let param = named(cursor)?;
-    let name = params[param].name.clone();
-    if cursor.eat("<=") {
-        return Ok(Stated::AtMost { param: name, most: cursor.integer()? });
-    }
-    cursor.expect("=")?;
-    let other = named(cursor)?;
-    if other >= param || !array(&params[param]) || !array(&params[other]) {
-        return Err(cursor.unexpected("an array before this one"));
-    }
-    Ok(Stated::Alike { array: name, other: params[other].name.clone() })
-}
-
-fn abi_param(cursor: &mut Cursor<'_>) -> Parsed<AbiParam> {
-    let name = cursor.expect_word("a parameter name")?.to_string();
-    cursor.expect(":")?;
-    let word = cursor.expect_word("`array`, `list`, `scalar` or `operand`")?;
-    cursor.expect("<")?;
-    let dtype = cursor.dtype()?;
-    let kind = match word {
-        "scalar" => ParamKind::Scalar { dtype },
-        "list" => {
-            cursor.expect(",")?;
-            let rank = cursor.integer()?;
-            cursor.expect(",")?;
-            ParamKind::List { dtype, rank, index: index_type(cursor)? }
-        }
-        "operand" => {
-            cursor.expect(",")?;
-            ParamKind::Operand { dtype, axes: cursor.list("[", "]", |c| c.string())? }
-        }
-        "array" => {
-            cursor.expect(",")?;
-            let shape = cursor.list("[", "]", extent)?;
-            cursor.expect(",")?;
-            let strides = cursor.list("[", "]", extent)?;
-            cursor.expect(",")?;
-            let index = index_type(cursor)?;
-            cursor.expect(",")?;
-            key(cursor, "align")?;
-            let align = cursor.integer()?;
-            let mut more = cursor.eat(",");
-            let mut lines = align;
-            if more && cursor.eat_word("lines") {
-                cursor.expect("=")?;
-                lines = cursor.integer()?;
-                more = cursor.eat(",");
-            }
-            let disjoint = more;
-            if disjoint && !cursor.eat_word("disjoint") {
-                return Err(cursor.unexpected("`disjoint`"));
-            }
-            if shape.len() != strides.len() {
-                return Err(cursor.unexpected("as many strides as sizes"));
-            }
-            ParamKind::Array {
-                dtype,
-                shape: SmallVec::from_vec(shape),
-                strides: SmallVec::from_vec(strides),
-                index,
-                align,
-                lines,
-                disjoint,
-            }
-        }
-        _ => return Err(cursor.unexpected("`array`, `list`, `scalar` or `operand`")),
-    };
-    cursor.expect(">")?;
-    Ok(AbiParam { name, kind })
 }

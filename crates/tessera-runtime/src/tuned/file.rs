@@ -32,7 +32,12 @@ pub(super) fn read(path: &Path) -> Result<Option<Lockfile>, KernelError> {
 
 /// Says what is wrong with the entry of a key, at its place in the file.
 pub(super) fn refused(path: &Path, key: &Key, what: &str) -> KernelError {
-    let text = fs::read_to_string(path).unwrap_or_default();
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        // The choices are a program's own.
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+        Err(error) => return io(path, error),
+    };
     let id = key.id();
     let message = format!("`{}.{id}` {what}", key.kernel);
     let mut sources = SourceMap::default();
@@ -48,7 +53,7 @@ pub(super) fn refused(path: &Path, key: &Key, what: &str) -> KernelError {
             let span = Span { source, start: at as u32, end: (at + line.len()) as u32 };
             Diagnostic::error("lockfile", span, message)
         }
-        // The choices are a program's own, or of another product of the target.
+        // They may be of another product of the target.
         None => Diagnostic::bare("lockfile", format!("{}: {message}", path.display())),
     };
     let diagnostics = vec![diagnostic.help("delete the table; `tessera tune` makes it again")];

@@ -5,7 +5,7 @@ use tessera_emu::{EmuOptions, Emulator, FindingKind, LaunchOptions, Module, Queu
 use tessera_ir::{ImageCode, ParamKind};
 use tessera_launch::LaunchGrid;
 use tessera_runtime::ranks::nvlink::{Algorithm, Combining, Form, Layout, Numbers, SOURCE, THREADS, Variant};
-use tessera_runtime::{CompileOptions, Device, Value};
+use tessera_runtime::{CompileOptions, Device, Later, Value};
 use tessera_types::{DType, element};
 
 /// Sets that hold what the tests send.
@@ -80,7 +80,7 @@ impl Compiled {
         let device = device.driver().expect("a driver's device");
         let options = CompileOptions { block: Some(THREADS), ..CompileOptions::default() };
         let often = kernel
-            .prepare_often(&variant.arguments(&numbers), LaunchGrid::Blocks([1; 3]), &options, device)
+            .prepare_often(&variant.arguments(&numbers), (LaunchGrid::Blocks([1; 3]), Later::Any), &options, device)
             .unwrap_or_else(|error| panic!("{error}"));
         let image = often.prepared.launch().kernel().image();
         let ImageCode::Ptx(ptx) = &image.code else { panic!("the emulator runs PTX") };

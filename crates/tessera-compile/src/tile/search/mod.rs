@@ -111,8 +111,8 @@ pub(super) fn filled(func: &Func, units: &Units, plan: Plan) -> Plan {
 /// Nothing is computed behind the loops of the function's body but a conversion.
 fn is_stored_alone(func: &Func) -> bool {
     let ops = &func.blocks[func.body].ops;
-    let last = ops.iter().rposition(|&op| !func.ops[op].regions.is_empty()).unwrap_or(0);
-    ops[last + 1..].iter().all(|&op| match func.ops[op].kind.schedule() {
+    let behind = ops.iter().rposition(|&op| !func.ops[op].regions.is_empty()).map_or(0, |last| last + 1);
+    ops[behind..].iter().all(|&op| match func.ops[op].kind.schedule() {
         Some(ScheduleOp::FToF { .. } | ScheduleOp::StoreViewTko { .. } | ScheduleOp::Reshape {} | ScheduleOp::Return {}) => true,
         _ => func.ops[op].results.iter().all(|&result| func.ty(result).as_tile().is_none_or(|tile| tile.len() == 1)),
     })

@@ -14,7 +14,7 @@
 //!
 //! Invariant: a function that has columns goes one way, in loops that count, and nothing in it needs all of them at once but reductions.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tessera_ir::attrs::{Overflow, Predicate, ReduceOrder, Signedness};
 use tessera_ir::{
@@ -173,6 +173,13 @@ impl Columns {
             Some((op, view, axis))
         };
         func.linked_ops().iter().filter_map(of).collect()
+    }
+
+    /// What has columns: a tile of a number for each of them.
+    pub(in crate::tile) fn values(&self, func: &Func) -> FxHashSet<Value> {
+        let (axes, class) = self.axes(func);
+        let has = |value: &Value| (0..rank(func, *value)).any(|axis| axes.class(*value, axis) == class);
+        values_of(func, &func.linked_ops()).into_iter().filter(has).collect()
     }
 
     /// The first operation of the function's body that columns come from, or that has such a one within: nothing before it has any.

@@ -13,7 +13,7 @@ use super::region::{Layout, SymmetricMemory};
 use super::variant::{Algorithm, Combining, Form, Numbers, SOURCE, THREADS, Variant};
 use crate::device::Device;
 use crate::error::TensorError;
-use crate::kernel::{KernelError, Often};
+use crate::kernel::{KernelError, Later, Often};
 use crate::ranks::call::{Call, CallName};
 use crate::ranks::communicator::{Communicator, Pending, Work};
 use crate::ranks::error::ExchangeError;
@@ -198,7 +198,7 @@ fn prepare(
 ) -> Result<Often, KernelError> {
     let options = CompileOptions { block: Some(THREADS), ..CompileOptions::default() };
     let grid = LaunchGrid::Blocks([blocks, 1, 1]);
-    variant.kernel(SOURCE)?.prepare_often(&variant.arguments(numbers), grid, &options, device)
+    variant.kernel(SOURCE)?.prepare_often(&variant.arguments(numbers), (grid, Later::Any), &options, device)
 }
 
 /// What the status says once kernels have ended.

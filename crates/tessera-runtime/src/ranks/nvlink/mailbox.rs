@@ -21,7 +21,7 @@ use super::region::{FLAGS, HEADER_BYTES, Layout, SymmetricMemory};
 use super::variant::{FILE, MOST_RANKS, SOURCE};
 use crate::device::DriverDevice;
 use crate::error::{DeviceError, TensorError};
-use crate::kernel::{Kernel, KernelError, Often};
+use crate::kernel::{Kernel, KernelError, Later, Often};
 use crate::ranks::call::CallName;
 use crate::ranks::communicator::Communicator;
 use crate::ranks::error::ExchangeError;
@@ -214,5 +214,5 @@ fn prepare(memory: &SymmetricMemory) -> Result<Often, KernelError> {
     let known = [("region", region.cast_signed()), ("table", table.cast_signed()), ("ranks", memory.ranks() as i64)];
     let zeros = ["call", "polls", "first", "count", "own"].map(|name| (name, 0));
     let arguments: Vec<(&str, Value)> = known.into_iter().chain(zeros).map(|(name, number)| (name, Value::Int(number))).collect();
-    kernel.prepare_often(&arguments, LaunchGrid::Blocks([1; 3]), &options, memory.device())
+    kernel.prepare_often(&arguments, (LaunchGrid::Blocks([1; 3]), Later::Any), &options, memory.device())
 }
