@@ -60,6 +60,10 @@ impl Lowering<'_> {
             self.bind_regs(data.result(), regs);
             return Ok(());
         }
+        if let Some(regs) = self.quotients(data, kind, &operands)? {
+            self.bind_regs(data.result(), regs);
+            return Ok(());
+        }
         let mut results = Regs::new();
         let mut last: Option<(Vec<Reg>, Reg)> = None;
         for at in 0..count {

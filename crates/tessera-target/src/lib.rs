@@ -27,6 +27,7 @@
 
 mod access;
 mod atomic;
+mod between;
 mod bound;
 mod cast;
 mod cluster;
@@ -55,6 +56,7 @@ mod parts;
 mod place;
 mod print;
 mod product;
+mod quotients;
 mod recording;
 mod reduce;
 mod remap;

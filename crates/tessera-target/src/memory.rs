@@ -145,9 +145,9 @@ impl Lowering<'_> {
         let single = order != MemoryOrder::Weak;
         // Both vectors have elements that the tile has not: nobody may write them meanwhile.
         let alone = single || is_written(self.func, op);
-        let astray = if alone { None } else { self.astray_runs(&mut window) };
-        let (mut runs, mut astray) = match astray {
-            Some((runs, astray)) => (runs, Some(astray)),
+        let reads = if alone { None } else { self.reads_between(&mut window) };
+        let (mut runs, mut reads) = match reads {
+            Some((runs, reads)) => (runs, Some(reads)),
             None => (self.runs(&mut window, if single { Ends::Apart } else { Ends::Among }), None),
         };
         for (at, run) in runs.iter_mut().enumerate() {
@@ -160,23 +160,23 @@ impl Lowering<'_> {
             }
             run.when = self.both(run.when, also);
             run.cut = run.cut.and_then(|cut| self.both(Some(cut), also));
-            if let Some(first) = astray.as_mut().map(|astray| &mut astray.firsts[at]) {
+            if let Some(first) = reads.as_mut().map(|reads| &mut reads.firsts[at]) {
                 *first = self.both(*first, also);
             }
         }
         if handed {
             runs.retain(|run| layout.is_primary(run.registers[0] as u64, 0));
         }
-        let loaded = match &astray {
-            Some(astray) => self.load_astray(words, &window, &runs, astray, padding),
-            None => {
-                let ends = self.load_ends(words, &window, &runs, padding, None);
-                let load = |(run, end): (&Run, Option<Vec<Reg>>)| match (base, end) {
-                    (Some(base), _) => self.load_packed(base, elem, run, padding),
-                    (None, Some(end)) => Ok(self.load_over(words, elem, run, &end)),
-                    (None, None) => Ok(self.load_run(words, elem, run, padding, single)),
-                };
-                runs.iter().zip(ends).map(load).collect::<Lowered<_>>()?
+        let loaded = match (&reads, base) {
+            (Some(reads), _) => self.load_between(words, &window, &runs, reads, padding),
+            (None, Some(base)) => {
+                runs.iter().map(|run| self.load_packed(base, elem, run, padding)).collect::<Lowered<_>>()?
+            }
+            (None, None) if single => runs.iter().map(|run| self.load_run(words, elem, run, padding, true)).collect(),
+            (None, None) => {
+                let is_cut = !alone && runs.iter().any(|run| run.cut.is_some());
+                let beside = if is_cut { self.beside(&window) } else { None };
+                self.load_runs(words, &window, &runs, padding, beside)
             }
         };
         for (run, loaded) in runs.iter().zip(loaded) {
@@ -236,19 +236,28 @@ impl Lowering<'_> {
         let mine = self.stores(&layout);
         let base = window.packed;
         let single = order != MemoryOrder::Weak;
+        let between = if single { None } else { self.writes_between(&mut window) };
+        let (mut runs, between) = match between {
+            Some((runs, between)) => (runs, Some(between)),
+            None => (self.runs(&mut window, if single { Ends::Apart } else { Ends::Among }), None),
+        };
+        runs.retain(|run| layout.is_primary(run.registers[0] as u64, 0));
         let mut parts = Vec::new();
-        for mut run in self.runs(&mut window, if single { Ends::Apart } else { Ends::Among }) {
-            if !layout.is_primary(run.registers[0] as u64, 0) {
-                continue;
-            }
+        for mut run in runs {
             run.when = self.both(run.when, mine);
             run.cut = run.cut.and_then(|cut| self.both(Some(cut), mine));
             let values: Vec<Reg> = run.registers.iter().map(|&register| regs[register]).collect();
-            match base {
-                Some(base) => self.store_packed(base, elem, &run, &values),
-                None => self.store_run(words, elem, &run, &values, single),
-            }
             parts.push((run, values));
+        }
+        if let Some(between) = between {
+            self.store_between(words, &window, &between, &parts);
+            return Ok(());
+        }
+        for (run, values) in &parts {
+            match base {
+                Some(base) => self.store_packed(base, elem, run, values),
+                None => self.store_run(words, elem, run, values, single),
+            }
         }
         self.store_ends(words, &window, &parts);
         Ok(())
@@ -271,18 +280,37 @@ impl Lowering<'_> {
             return loaded;
         }
         let filler = if run.when.is_some() { self.joined(elem, &vec![padding; count]) } else { Vec::new() };
-        self.load_over(words, elem, run, &filler)
+        let raw = self.read_run(words, elem, (run, run.when), &filler);
+        self.split(elem, &raw, count)
     }
 
-    /// Loads neighbours in the place of what is there, as it is moved.
-    pub(super) fn load_over(&mut self, words: &str, elem: Elem, run: &Run, filler: &[Reg]) -> Vec<Reg> {
-        let count = run.registers.len();
-        let (ty, parts) = run_type(elem, count);
-        let raw = match run.when {
+    /// Loads runs among whose elements the array may end; `beside` says whether what lies beside a line can be read with it.
+    fn load_runs(&mut self, words: &str, window: &Window, runs: &[Run], padding: Reg, beside: Option<Reg>) -> Vec<Vec<Reg>> {
+        let elem = Elem::Num(window.dtype);
+        let mut read = Vec::new();
+        for run in runs {
+            let with = match (run.cut, beside) {
+                (Some(cut), Some(beside)) => Some(self.b.and(cut, beside)),
+                _ => None,
+            };
+            let when = match (run.when, with) {
+                (Some(when), Some(with)) => Some(self.b.or(when, with)),
+                (when, _) => when,
+            };
+            let filler = self.joined(elem, &vec![padding; run.registers.len()]);
+            read.push(self.read_run(words, elem, (run, when), &filler));
+        }
+        let all = self.load_ends(words, window, runs, padding, (read, beside));
+        all.into_iter().zip(runs).map(|(all, run)| self.split(elem, &all, run.registers.len())).collect()
+    }
+
+    /// Neighbours as they are moved, in the place of what is there.
+    fn read_run(&mut self, words: &str, elem: Elem, (run, when): (&Run, Option<Reg>), filler: &[Reg]) -> Vec<Reg> {
+        let (ty, parts) = run_type(elem, run.registers.len());
+        match when {
             Some(when) => self.b.ld_vector_if(when, words, ty, run.address.clone(), filler),
             None => self.b.ld_vector(words, ty, parts, run.address.clone()),
-        };
-        self.split(elem, &raw, count)
+        }
     }
 
     /// Stores neighbours.

@@ -28,44 +28,51 @@ pub(super) struct Window {
     pub(super) dtype: DType,
     pub(super) padding: Padding,
     pub(super) place: Place,
-    axes: SmallVec<[Side; 4]>,
+    pub(super) axes: SmallVec<[Side; 4]>,
     /// Whether offsets are 64 bits wide.
-    wide: bool,
+    pub(super) wide: bool,
     /// Address of the tile's corner.
-    corner: Reg,
+    pub(super) corner: Reg,
     /// Address of the thread's elements, by the parts that are combined by exclusive or and those of open strides.
     bases: BTreeMap<SmallVec<[(u64, u64); 4]>, Reg>,
     /// Alignment of the corner in bytes.
     align: u64,
+    /// The array's address.
+    pub(super) base: Reg,
+    /// Every axis of the array is one of the tile.
+    pub(super) has_all_axes: bool,
     /// Alignment of the array's base in bytes.
-    base_align: u64,
+    pub(super) base_align: u64,
     /// Bytes of an element; 1 where elements share bytes and addresses are element numbers.
-    unit: u64,
+    pub(super) unit: u64,
     /// The array's address, where elements share bytes.
     pub(super) packed: Option<Reg>,
 }
 
 /// One axis of a tile in an array.
 #[derive(Clone)]
-struct Side {
+pub(super) struct Side {
     /// Distance of neighbours in elements, where it is known.
-    known: Option<i64>,
-    stride: Reg,
+    pub(super) known: Option<i64>,
+    pub(super) stride: Reg,
+    /// The axis of the array, and how long that is.
+    pub(super) dim: usize,
+    pub(super) size: Reg,
     /// What each element's coordinate is compared with, where it may lie outside: the tile's start and the array's size.
     bound: Option<(Reg, Reg)>,
     /// Predicates that are computed already, by the register's part of the coordinate.
     inside: BTreeMap<(u64, u64), Reg>,
     /// Coordinates in the array, by register, where a tile gives them.
-    gathered: Option<Vec<Reg>>,
+    pub(super) gathered: Option<Vec<Reg>>,
     /// The array ends at a multiple of this many elements.
     size_divisor: u64,
     /// The tile starts at a multiple of this many elements.
     start_divisor: u64,
     /// The least and the greatest start, and the least size of the array.
-    starts: (i64, i64),
-    least_size: i64,
-    stride_divisor: u64,
-    extent: u64,
+    pub(super) starts: (i64, i64),
+    pub(super) least_size: i64,
+    pub(super) stride_divisor: u64,
+    pub(super) extent: u64,
 }
 
 /// Elements of a thread that lie next to each other in memory.
@@ -80,17 +87,6 @@ pub(super) struct Run {
     pub(super) cut: Option<Reg>,
 }
 
-/// A tile of one line that begins anywhere among the vectors of its array.
-#[derive(Clone, Debug)]
-pub(super) struct Astray {
-    /// Elements between the last whole vector and the tile, the same in all threads.
-    pub(super) elements: Reg,
-    /// Elements of a vector.
-    pub(super) width: u64,
-    /// Where the first vector of each run is read; the second one is where the run is.
-    pub(super) firsts: Vec<Option<Reg>>,
-}
-
 /// What may be grouped into one access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
@@ -98,6 +94,22 @@ pub(super) enum Ends {
     Apart,
     /// An array may end among the elements, too: those that exist are then found one by one.
     Among,
+}
+
+/// Where runs may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// Where an access of their length may.
+    Known,
+    /// At any element.
+    Anywhere,
+}
+
+impl Window {
+    /// Whether lines that follow each other along an axis begin as many elements behind a whole vector.
+    pub(super) fn whole_lines_along(&self, side: &Side) -> bool {
+        (side.stride_divisor * self.unit).is_multiple_of(16)
+    }
 }
 
 impl Lowering<'_> {
@@ -226,6 +238,8 @@ impl Lowering<'_> {
                 axes.push(Side {
                     known,
                     stride,
+                    dim,
+                    size,
                     bound: Some((zero, size)),
                     inside: BTreeMap::new(),
                     gathered: Some(gathered),
@@ -276,6 +290,8 @@ impl Lowering<'_> {
             axes.push(Side {
                 known,
                 stride,
+                dim,
+                size,
                 bound: (!covered || padded).then_some((start, size)),
                 inside: BTreeMap::new(),
                 gathered: None,
@@ -300,6 +316,8 @@ impl Lowering<'_> {
             corner,
             bases: BTreeMap::new(),
             align,
+            base: tensor.base,
+            has_all_axes: index.len() == tensor.sizes.len(),
             base_align: facts.align,
             unit: bytes,
             packed: is_packed.then_some(tensor.base),
@@ -352,7 +370,7 @@ impl Lowering<'_> {
     }
 
     /// Whether an element, or the one so many behind it, lies in the array along one axis.
-    fn in_array_along(&mut self, window: &mut Window, register: usize, dim: usize, more: u64) -> Option<Reg> {
+    pub(super) fn in_array_along(&mut self, window: &mut Window, register: usize, dim: usize, more: u64) -> Option<Reg> {
         let side = &window.axes[dim];
         let (start, size) = side.bound?;
         if let Some(gathered) = &side.gathered {
@@ -485,63 +503,9 @@ impl Lowering<'_> {
         runs
     }
 
-    /// The same of a tile of one line that begins between two vectors, for threads that have whole vectors of it.
-    pub(super) fn astray_runs(&mut self, window: &mut Window) -> Option<(Vec<Run>, Astray)> {
-        let (width, dim) = (16 / window.unit, contiguous(window)?);
-        let one_line = window.axes.iter().enumerate().all(|(other, side)| other == dim || side.extent == 1);
-        let gathers = window.axes.iter().any(|side| side.gathered.is_some());
-        if window.packed.is_some() || !one_line || gathers || !window.base_align.is_multiple_of(16) || !(4..=16).contains(&width)
-        {
-            return None;
-        }
-        let own = std::mem::replace(&mut window.align, 16);
-        let bits = self.neighbours_of(window, Ends::Among);
-        window.align = own;
-        if 1 << bits.len() != width || self.neighbours_of(window, Ends::Among).len() == bits.len() {
-            return None;
-        }
-        let place = self.b.cvt(Ty::U32, Ty::U64, window.corner);
-        let (shift, most) = (self.b.u32(window.unit.trailing_zeros()), self.b.u32(width as u32 - 1));
-        let place = self.b.shr(Ty::U32, place, shift);
-        let elements = self.b.and(place, most);
-        let mut runs = self.grouped(window, &bits, Some(dim));
-        // A line that begins at a whole vector begins at the second one of a run, if it begins within a run.
-        let whole_lines = window
-            .axes
-            .iter()
-            .enumerate()
-            .all(|(other, side)| other == dim || (side.stride_divisor * window.unit).is_multiple_of(16));
-        // A shorter one may lie between a run's ends.
-        let is_long = window.axes[dim].least_size >= width as i64;
-        let mut firsts = Vec::new();
-        for run in &mut runs {
-            let (first, last) = (run.registers[0], run.registers[width as usize - 1]);
-            let inside = [(first, 0), (last, 0), (last, width)];
-            let [first, last, beyond] = inside.map(|(register, more)| self.in_array_along(window, register, dim, more));
-            let others = run.when;
-            // The second vector lies in the array where the element behind it does, and what it has of the run lies there, too; the first one where
-            // the run's first element does. Of a vector before the array nothing is read.
-            let later = self.both(last, beyond);
-            let all = self.both(first, later);
-            let along = if whole_lines { later } else { all };
-            run.when = self.both(others, along);
-            firsts.push(self.both(run.when, first));
-            let some = match (first, last) {
-                (Some(first), Some(last)) if is_long => Some(self.b.or(first, last)),
-                _ => None,
-            };
-            let ends = if whole_lines { beyond } else { along }.map(|along| self.b.not(along));
-            run.cut = ends.and_then(|ends| {
-                let cut = self.both(Some(ends), some);
-                self.both(cut, others)
-            });
-        }
-        Some((runs, Astray { elements, width, firsts }))
-    }
-
     /// Runs by the register bits that count along one; of an axis, along which the array may end among the elements of one, the caller says whether
     /// these lie in the array.
-    fn grouped(&mut self, window: &mut Window, bits: &[usize], but: Option<usize>) -> Vec<Run> {
+    pub(super) fn grouped(&mut self, window: &mut Window, bits: &[usize], but: Option<usize>) -> Vec<Run> {
         let mut seen = vec![false; window.place.len()];
         let mut runs = Vec::new();
         for first in 0..window.place.len() {
@@ -570,7 +534,7 @@ impl Lowering<'_> {
     }
 
     /// Whether all elements of a run lie in the array along its axis, and whether some may and others do not.
-    fn parted(&mut self, window: &mut Window, registers: &[usize], dim: usize) -> (Option<Reg>, Option<Reg>) {
+    pub(super) fn parted(&mut self, window: &mut Window, registers: &[usize], dim: usize) -> (Option<Reg>, Option<Reg>) {
         let (first, last) = (registers[0], registers[registers.len() - 1]);
         let (first, last) = (self.in_array_along(window, first, dim, 0), self.in_array_along(window, last, dim, 0));
         match (first, last) {
@@ -591,19 +555,19 @@ impl Lowering<'_> {
     /// instruction can move them at once; and that axis, where the array may end among them.
     fn vector_bits(&self, window: &Window, ends: Ends) -> (Vec<usize>, Option<usize>) {
         if window.packed.is_none() {
-            let bounded = self.neighbours_of(window, Ends::Apart);
-            let bits = self.neighbours_of(window, ends);
+            let bounded = self.neighbours_of(window, Ends::Apart, Begin::Known);
+            let bits = self.neighbours_of(window, ends, Begin::Known);
             let cut = (bits.len() > bounded.len()).then(|| contiguous(window)).flatten();
             return (bits, cut);
         }
         // The most of them that fill words.
-        let bits = self.neighbours_of(window, Ends::Apart);
+        let bits = self.neighbours_of(window, Ends::Apart, Begin::Known);
         let width = u64::from(window.dtype.bits());
         let fits = (1..=bits.len()).rev().find(|&count| fills_words(width, 1 << count)).unwrap_or(0);
         (bits[..fits].to_vec(), None)
     }
 
-    fn neighbours_of(&self, window: &Window, ends: Ends) -> Vec<usize> {
+    pub(super) fn neighbours_of(&self, window: &Window, ends: Ends, begin: Begin) -> Vec<usize> {
         let bytes = window.unit;
         let Some(dim) = contiguous(window) else { return Vec::new() };
         if window.axes.iter().any(|side| side.gathered.is_some() && !(side.stride_divisor * bytes).is_multiple_of(16)) {
@@ -615,16 +579,17 @@ impl Lowering<'_> {
         loop {
             let width = 2u64 << bits.len();
             // Other axes must keep the alignment, for every thread and register.
-            let others = window.axes.iter().enumerate().all(|(other, side)| {
-                other == dim || side.extent == 1 || (side.stride_divisor * bytes).is_multiple_of(width * bytes)
-            });
+            let others = begin == Begin::Anywhere
+                || window.axes.iter().enumerate().all(|(other, side)| {
+                    other == dim || side.extent == 1 || (side.stride_divisor * bytes).is_multiple_of(width * bytes)
+                });
             let bounded = ends == Ends::Among
                 || side.bound.is_none()
                 || (side.size_divisor.is_multiple_of(width) && side.start_divisor.is_multiple_of(width));
             let whole = window.layout.shape()[dim].is_multiple_of(width);
             let apart = window.place.thread_bits[dim] & (width - 1) == 0;
             let repeated = core.extent(dim).is_multiple_of(width);
-            let aligned = window.align.is_multiple_of(width * bytes);
+            let aligned = begin == Begin::Anywhere || window.align.is_multiple_of(width * bytes);
             if width * bytes > 16 || !(others && bounded && whole && apart && repeated && aligned) {
                 return bits;
             }
@@ -647,6 +612,6 @@ impl Lowering<'_> {
 }
 
 /// The axis along which neighbours are neighbours in memory.
-fn contiguous(window: &Window) -> Option<usize> {
+pub(super) fn contiguous(window: &Window) -> Option<usize> {
     window.axes.iter().position(|side| side.known == Some(1) && side.gathered.is_none())
 }

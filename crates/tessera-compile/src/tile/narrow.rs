@@ -90,7 +90,7 @@ fn cut(func: &mut Func, count: u64) -> Result<(), Reason> {
     let mut beyond = Followed {
         func,
         facts: &facts,
-        from: count,
+        from: Some(count),
         columns: columns.values(func),
         reductions: &columns.reductions,
         known: FxHashMap::default(),
@@ -99,7 +99,7 @@ fn cut(func: &mut Func, count: u64) -> Result<(), Reason> {
     for &op in &columns.reductions {
         left_out.push((op, beyond.left_out(op)?));
     }
-    columns.pad(func, count, None)?;
+    columns.pad(func, count, None, &[])?;
     for (op, number) in left_out {
         if let Some(number) = number {
             combine(func, op, number);
@@ -107,6 +107,40 @@ fn cut(func: &mut Func, count: u64) -> Result<(), Reason> {
     }
     drop_dead(func);
     Ok(())
+}
+
+/// Reductions that what arrays are padded with, on both sides of a row, and what is computed of that, does not change.
+pub(super) fn neutral(func: &Func, columns: &strips::Columns) -> Vec<Op> {
+    let facts = Facts::of(func);
+    let reductions = &columns.reductions;
+    let own = columns.values(func);
+    let mut beyond = Followed { func, facts: &facts, from: None, columns: own, reductions, known: FxHashMap::default() };
+    let changes_nothing = |op: &Op| match beyond.left_out(*op) {
+        Ok(None) => true,
+        Ok(Some(number)) => identity(func, *op) == Some(&number) || is_combined(func, *op, &number),
+        Err(_) => false,
+    };
+    reductions.iter().copied().filter(changes_nothing).collect()
+}
+
+/// Whether everything that a reduction's result is for combines it with a number first, as [`combine`] has it.
+fn is_combined(func: &Func, op: Op, number: &Const) -> bool {
+    let (result, own) = (func.ops[op].result(), combined(func, op));
+    let combines = |user: &Op| {
+        let data = &func.ops[*user];
+        let other = data.operands.iter().find(|&&operand| operand != result);
+        let kind = data.kind.schedule().and_then(combination);
+        kind.is_some() && kind == own && other.and_then(|&other| func.constant(other)) == Some(number)
+    };
+    func.linked_ops().iter().filter(|user| func.ops[**user].operands.contains(&result)).all(combines)
+}
+
+/// What a reduction of one number an element begins with.
+fn identity(func: &Func, op: Op) -> Option<&Const> {
+    match &func.ops[op].kind {
+        OpKind::Schedule(ScheduleOp::Reduce { identities, .. }) => identities.first(),
+        _ => None,
+    }
 }
 
 /// Combines a reduction's result with a number that it left out.
@@ -144,8 +178,8 @@ fn size_of(func: &Func, view: Value, dim: usize) -> Option<Value> {
 struct Followed<'f> {
     func: &'f Func,
     facts: &'f Facts,
-    /// The first column that no array has.
-    from: u64,
+    /// The first column that no array has; nothing where it is also asked what lies before a row.
+    from: Option<u64>,
     /// What has columns; everything else a row has once for all of them.
     columns: FxHashSet<Value>,
     /// What reduces over columns.
@@ -229,8 +263,9 @@ impl Followed<'_> {
             (Beyond::Row | Beyond::Number(_), Beyond::Columns) => (mirrored(predicate), lhs),
             _ => return Beyond::Unknown,
         };
+        let Some(from) = self.from else { return Beyond::Unknown };
         let fact = self.facts.fact(self.row_of(row));
-        if fact.greatest > self.from as i64 || signedness == Signedness::Unsigned && fact.least < 0 {
+        if fact.greatest > from as i64 || signedness == Signedness::Unsigned && fact.least < 0 {
             return Beyond::Unknown;
         }
         match predicate {
@@ -292,7 +327,12 @@ impl Followed<'_> {
 fn combined(func: &Func, op: Op) -> Option<Combine> {
     let region = *func.ops[op].regions.first()?;
     let [first, _] = func.blocks[region].ops[..] else { return None };
-    match func.ops[first].kind.schedule()? {
+    combination(func.ops[first].kind.schedule()?)
+}
+
+/// What an operation combines two numbers to.
+fn combination(kind: &ScheduleOp) -> Option<Combine> {
+    match kind {
         ScheduleOp::AddF { .. } | ScheduleOp::AddI { .. } => Some(Combine::Sum),
         ScheduleOp::MaxF { .. } | ScheduleOp::MaxI { .. } => Some(Combine::Max),
         ScheduleOp::MinF { .. } | ScheduleOp::MinI { .. } => Some(Combine::Min),

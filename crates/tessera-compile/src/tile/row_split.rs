@@ -85,7 +85,7 @@ pub(super) fn split(func: &mut Func, plan: &Plan, blocks: u32, arch: Arch) -> Re
                 plan.span,
             ));
         };
-        columns.pad(func, own * u64::from(blocks), None)?;
+        columns.pad(func, own * u64::from(blocks), None, &[])?;
     }
     let span = func.span;
     let rank = func.make_op(TileOp::ClusterRank {}.into(), &[], [Type::scalar(DType::I32)], [], span);

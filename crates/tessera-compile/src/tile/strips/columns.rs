@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What becomes of the results of parts is the caller's. Where columns do not divide into parts, all tiles are made wider first ([`Columns::pad`]):
-//! what lies behind a row is read as zero, takes no part in a reduction, and is not stored, whatever the array has there.
+//! what lies behind a row is read as padding, takes no part in a reduction but where that changes nothing, and is not stored, whatever the array has there.
 //!
 //! Several rows may lie side by side, whose reductions leave several numbers. Columns may be joined or parted, as vectors are and their elements: what is
 //! cut then is the slowest axis of these. What a function stores of all columns together, as a row's sum, is no part of it, and is the caller's, too.
@@ -195,10 +195,17 @@ impl Columns {
     }
 
     /// Makes rows wider, or narrower where nobody asks for the columns that go; where there is a shift, which the function has before its first access, columns begin as many elements later in their tiles.
+    /// Neutral reductions find numbers outside of rows that change nothing, whatever they are computed from.
     ///
     /// # Errors
     /// What they are accessed by does not say where they lie, or something would see what lies beside a row.
-    pub(in crate::tile) fn pad(&mut self, func: &mut Func, count: u64, shift: Option<Value>) -> Result<(), Reason> {
+    pub(in crate::tile) fn pad(
+        &mut self,
+        func: &mut Func,
+        count: u64,
+        shift: Option<Value>,
+        neutral: &[Op],
+    ) -> Result<(), Reason> {
         let (axes, class) = self.axes(func);
         let in_vectors = |op: &Op| extents_of(func, &axes, class, *op).any(|extent| extent != self.count);
         let ops = func.linked_ops();
@@ -240,7 +247,7 @@ impl Columns {
             }
         }
         if count > self.count || shift.is_some() {
-            for &op in &self.reductions {
+            for &op in self.reductions.iter().filter(|op| !neutral.contains(op)) {
                 ahead.insert(op, self.mask(func, op, count, shift));
             }
         }

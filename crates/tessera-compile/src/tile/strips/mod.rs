@@ -24,7 +24,7 @@ use tessera_ir::{Block, Builder, Const, Func, Op, OpKind, ScheduleOp, Shape, Til
 use tessera_types::DType;
 
 use self::axes::{Axes, Class, rank};
-pub(super) use self::columns::of_rows;
+pub(super) use self::columns::{Columns, of_rows};
 use self::plan::{Plan, repeated, view_and_tile};
 use super::relation::shape;
 use crate::rewrite::{drop_dead, out_of_loops};
