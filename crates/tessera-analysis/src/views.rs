@@ -88,6 +88,14 @@ impl ViewFacts {
         self.align.min(divisor * bytes)
     }
 
+    /// Elements between the last multiple of so many, a power of two, from the array's base on and the tile at an index, where that is one number.
+    pub fn behind(&self, func: &Func, facts: &Facts, ty: &TileViewType, index: &[Value], many: u64) -> Option<u64> {
+        let corner = self.corner(func, facts, ty, index)?;
+        let number = corner.terms().find(|(factors, _)| factors.is_empty()).map_or(0, |(_, number)| number);
+        let rest = corner.minus(&Residue::number(number as i64));
+        rest.divisor(facts).is_multiple_of(many).then_some(number % many)
+    }
+
     /// Neighbours along an axis of the array that one access may take, of elements of so many bytes: all lines of them begin and end at as many
     /// elements.
     pub fn neighbours(&self, dim: usize, bytes: u64) -> u64 {

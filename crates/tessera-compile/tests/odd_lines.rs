@@ -153,7 +153,8 @@ fn agree_of(work: &str, storage: DType, sizes: [Vec<i64>; 3], tile: i64, grid: u
 fn rows_of_any_length() {
     for storage in [DType::F32, DType::BF16, DType::F16, DType::F8E4M3, DType::F64] {
         for (rows, columns) in [(3, 1001), (20, 257), (5, 1023), (2, 4099), (3, 2050), (1, 333), (7, 17)] {
-            let odd = columns * storage.bits() as i64 % 128 != 0;
+            // Shorter rows are taken by single elements.
+            let odd = columns >= 768 && columns * storage.bits() as i64 % 128 != 0;
             for work in [CENTRED, COUNTED, IN_PLACE] {
                 let aligned = agree(work, storage, [rows, columns], rows as u32, Arch::Sm90a);
                 assert_eq!(aligned, odd, "{storage}, {columns}: {work}");

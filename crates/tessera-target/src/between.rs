@@ -10,6 +10,8 @@
 //! A store writes the vector in which a thread's elements begin: the last ones of the lane before stand in front of its own, shifted the same way. What no
 //! vector has, at the ends of a line of lanes and of the array, is stored one by one.
 
+use std::ops::Range;
+
 use tessera_ir::Elem;
 use tessera_layout::{Axis, Distribution};
 use tessera_ptx::ssa::{Address, Guard, Value as Reg};
@@ -54,22 +56,35 @@ struct Stored<'r> {
 }
 
 impl Lowering<'_> {
-    /// The runs of a tile that begin between vectors, and the axis along which they are, where a thread has as many neighbours as a vector has elements.
-    fn runs_between(&mut self, window: &mut Window) -> Option<(Vec<Run>, usize)> {
+    /// The register bits that count along lines that begin between vectors, and the axis along which they are, where a thread has as many neighbours as a
+    /// vector has elements.
+    fn bits_between(&self, window: &Window) -> Option<(Vec<usize>, usize)> {
         let (width, dim) = (VECTOR_BYTES / window.unit, contiguous(window)?);
         if window.packed.is_some() || !(4..=16).contains(&width) || window.axes.iter().any(|side| side.gathered.is_some()) {
             return None;
         }
         let bits = self.neighbours_of(window, Ends::Among, Begin::Anywhere);
-        if 1 << bits.len() != width || self.neighbours_of(window, Ends::Among, Begin::Known).len() == bits.len() {
-            return None;
-        }
+        let known = self.neighbours_of(window, Ends::Among, Begin::Known);
+        (1 << bits.len() == width && known.len() < bits.len()).then_some((bits, dim))
+    }
+
+    /// Elements that a load of such a tile may read on both sides of its lines.
+    pub(super) fn read_beside(&self, window: &Window) -> u64 {
+        if self.bits_between(window).is_some() { VECTOR_BYTES / window.unit } else { 0 }
+    }
+
+    /// Their runs.
+    fn runs_between(&mut self, window: &mut Window) -> Option<(Vec<Run>, usize)> {
+        let (bits, dim) = self.bits_between(window)?;
         Some((self.grouped(window, &bits, Some(dim)), dim))
     }
 
     /// Elements between the last whole vector and a run.
     fn off(&mut self, window: &Window, run: &Run) -> Reg {
         let alike = window.axes.iter().all(|side| side.extent == 1 || side.known == Some(1) || window.whole_lines_along(side));
+        if let Some(behind) = window.behind.filter(|_| alike) {
+            return self.b.u32(behind as u32);
+        }
         let (base, offset) = match alike {
             true => (window.corner, 0),
             false => (run.address.base, run.address.offset.rem_euclid(VECTOR_BYTES as i64)),
@@ -121,7 +136,14 @@ impl Lowering<'_> {
     }
 
     /// Loads runs that begin between two vectors, before it is looked for those among which the array ends.
-    pub(super) fn load_between(&mut self, words: &str, window: &Window, runs: &[Run], reads: &Reads, padding: Reg) -> Vec<Vec<Reg>> {
+    pub(super) fn load_between(
+        &mut self,
+        words: &str,
+        window: &Window,
+        runs: &[Run],
+        reads: &Reads,
+        padding: Reg,
+    ) -> Vec<Vec<Reg>> {
         let elem = Elem::Num(window.dtype);
         let places = reads.off.iter().zip(&reads.firsts);
         let read = |(run, (&off, &first)): (&Run, (&Reg, &Option<Reg>))| self.read_both(words, elem, run, (off, first), padding);
@@ -136,13 +158,35 @@ impl Lowering<'_> {
         let next = self.b.at(address.base, address.offset + VECTOR_BYTES as i64);
         let filler = vec![padding; run.registers.len()];
         let filler = self.joined(elem, &filler);
-        let mut read = |at: Address, when: Option<Reg>| match when {
-            Some(when) => self.b.ld_vector_if(when, words, Ty::B32, at, &filler),
-            None => self.b.ld_vector(words, Ty::B32, WORDS, at),
-        };
-        let mut all = read(address, first);
-        all.extend(read(next, run.when));
+        let mut all = self.read_words(words, (address, first), self.used(elem, off, 0), &filler);
+        all.extend(self.read_words(words, (next, run.when), self.used(elem, off, 1), &filler));
         self.up_to(elem, all, off)
+    }
+
+    /// Which words of the first or the second of two vectors what begins so many elements behind the first one's begin has.
+    fn used(&self, elem: Elem, off: Reg, vector: usize) -> Range<usize> {
+        let Some(off) = self.b.kernel().constant(off) else { return 0..WORDS };
+        let begin = off as usize * elem.bytes() as usize;
+        let [first, end] = [begin / 4, (begin + VECTOR_BYTES as usize).div_ceil(4)];
+        if vector == 0 { first..WORDS } else { 0..end - WORDS }
+    }
+
+    /// Words of a vector, by an access of no more than holds them; the others stay as they are.
+    fn read_words(&mut self, words: &str, (at, when): (Address, Option<Reg>), used: Range<usize>, filler: &[Reg]) -> Vec<Reg> {
+        let width = used.len().next_power_of_two();
+        let begin = if width == WORDS { 0 } else { used.start };
+        let mut all = filler.to_vec();
+        if used.is_empty() {
+            return all;
+        }
+        let at = self.b.at(at.base, at.offset + 4 * begin as i64);
+        let own = begin..begin + width;
+        let read = match when {
+            Some(when) => self.b.ld_vector_if(when, words, Ty::B32, at, &filler[own.clone()]),
+            None => self.b.ld_vector(words, Ty::B32, width, at),
+        };
+        all[own].copy_from_slice(&read);
+        all
     }
 
     /// The vector in which a run begins.
@@ -156,14 +200,23 @@ impl Lowering<'_> {
 
     /// Of two vectors what is so many elements behind the first one's begin: whole words first, then what is left within them.
     fn up_to(&mut self, elem: Elem, mut all: Vec<Reg>, off: Reg) -> Vec<Reg> {
-        let per_word = 4 / elem.bytes() as u32;
-        for (step, left) in [(2, 6), (1, 5)] {
-            let moves = self.has(off, step * per_word);
-            let far = step as usize;
-            all = (0..left).map(|at| self.b.select(moves, all[at + far], all[at])).collect();
+        let bytes = elem.bytes() as u32;
+        let known = self.b.kernel().constant(off).map(|off| off as u32 * bytes);
+        match known {
+            Some(known) => drop(all.drain(..known as usize / 4)),
+            None => {
+                for (step, left) in [(2, 6), (1, 5)] {
+                    let moves = self.has(off, step * 4 / bytes);
+                    let far = step as usize;
+                    all = (0..left).map(|at| self.b.select(moves, all[at + far], all[at])).collect();
+                }
+            }
         }
-        if per_word > 1 {
-            let within = self.bits_within(elem, off);
+        if bytes < 4 && known.is_none_or(|known| known % 4 > 0) {
+            let within = match known {
+                Some(known) => self.b.u32(known % 4 * 8),
+                None => self.bits_within(elem, off),
+            };
             all = (0..WORDS).map(|at| self.b.shf_right(all[at], all[at + 1], within)).collect();
         }
         all.truncate(WORDS);

@@ -28,45 +28,72 @@ impl Lowering<'_> {
         padding: Reg,
         (mut read, beside): (Vec<Vec<Reg>>, Option<Reg>),
     ) -> Vec<Vec<Reg>> {
-        let elem = Elem::Num(window.dtype);
-        let mut left = Vec::new();
-        for (at, run) in runs.iter().enumerate() {
-            let Some(cut) = run.cut else { continue };
-            let Some(beside) = beside else {
-                left.push((at, cut));
-                continue;
-            };
-            let whole = self.b.and(cut, beside);
-            read[at] = self.padded(window, run, padding, (whole, &read[at]));
-            let beyond = self.b.not(beside);
-            left.push((at, self.b.and(cut, beyond)));
-        }
-        let Some(any) = left.iter().map(|&(_, cut)| cut).reduce(|all, cut| self.b.or(all, cut)) else { return read };
-        let old: Vec<Reg> = left.iter().flat_map(|&(at, _)| read[at].clone()).collect();
+        let cut: Vec<(usize, Reg)> = runs.iter().enumerate().filter_map(|(at, run)| Some((at, run.cut?))).collect();
+        self.where_any(cut.iter().map(|&(_, cut)| cut), (&mut read, &cut), |this, read| match beside {
+            Some(beside) => {
+                let beyond = this.b.not(beside);
+                let mut left = Vec::new();
+                for &(at, cut) in &cut {
+                    let whole = this.b.and(cut, beside);
+                    this.where_any(std::iter::once(whole), (read, &[(at, cut)]), |this, read| {
+                        read[at] = this.padded(window, &runs[at], padding, &read[at]);
+                    });
+                    left.push((at, this.b.and(cut, beyond)));
+                }
+                this.where_any(left.iter().map(|&(_, cut)| cut), (read, &left), |this, read| {
+                    this.load_apart(words, window, (runs, &left), padding, read);
+                });
+            }
+            None => this.load_apart(words, window, (runs, &cut), padding, read),
+        });
+        read
+    }
+
+    /// Does something to runs, as they are moved, in threads where one of some conditions holds.
+    fn where_any(
+        &mut self,
+        conditions: impl Iterator<Item = Reg>,
+        (read, of): (&mut [Vec<Reg>], &[(usize, Reg)]),
+        make: impl FnOnce(&mut Self, &mut [Vec<Reg>]),
+    ) {
+        let Some(any) = conditions.reduce(|all, one| self.b.or(all, one)) else { return };
+        let all = |read: &[Vec<Reg>]| of.iter().flat_map(|&(at, _)| read[at].clone()).collect::<Vec<Reg>>();
+        let old = all(read);
         let classes: Vec<_> = old.iter().map(|&reg| self.class(reg)).collect();
         let (ends, past) = (self.b.new_block(&[]), self.b.new_block(&classes));
         self.b.branch(any, (ends, &[]), (past, &old));
         self.b.switch_to(ends);
+        make(self, read);
+        let new = all(read);
+        self.b.jump(past, &new);
+        self.b.switch_to(past);
+        let mut moved = self.b.block_params(past).into_iter();
+        for &(at, _) in of {
+            read[at].iter_mut().zip(moved.by_ref()).for_each(|(word, moved)| *word = moved);
+        }
+    }
+
+    /// Loads the elements of runs one by one, each run in threads with a condition.
+    fn load_apart(
+        &mut self,
+        words: &str,
+        window: &Window,
+        (runs, of): (&[Run], &[(usize, Reg)]),
+        padding: Reg,
+        read: &mut [Vec<Reg>],
+    ) {
+        let elem = Elem::Num(window.dtype);
         // What is found out here is not known past it.
         let mut inner = window.clone();
-        let mut found = Vec::new();
-        for &(at, cut) in &left {
+        for &(at, cut) in of {
             let mut values = Vec::new();
             for element in 0..runs[at].registers.len() {
                 let one = self.one_of(&mut inner, &runs[at], element, Some(cut));
                 values.extend(self.load_run(words, elem, &one, padding, false));
             }
             let new = self.joined(elem, &values);
-            found.extend(new.into_iter().zip(&read[at]).map(|(new, &old)| self.b.select(cut, new, old)).collect::<Vec<_>>());
+            read[at] = new.into_iter().zip(&read[at]).map(|(new, &old)| self.b.select(cut, new, old)).collect();
         }
-        self.b.jump(past, &found);
-        self.b.switch_to(past);
-        let mut moved = self.b.block_params(past).into_iter();
-        for &(at, _) in &left {
-            let width = read[at].len();
-            read[at] = moved.by_ref().take(width).collect();
-        }
-        read
     }
 
     /// Whether all vectors of a tile lie in an array whose lines follow each other, wherever lines end among them; `None` where they do not, or there is one line.
@@ -75,7 +102,12 @@ impl Lowering<'_> {
         order.sort_by_key(|side| std::cmp::Reverse(side.dim));
         let inner = *order.first()?;
         let one_line = order.len() == 1;
-        if one_line || inner.known != Some(1) || !window.has_all_axes || window.packed.is_some() || order.iter().any(|side| side.gathered.is_some()) {
+        if one_line
+            || inner.known != Some(1)
+            || !window.has_all_axes
+            || window.packed.is_some()
+            || order.iter().any(|side| side.gathered.is_some())
+        {
             return None;
         }
         let (ty, size_ty) = if window.wide { (Ty::S64, Ty::U64) } else { (Ty::S32, Ty::U32) };
@@ -85,7 +117,10 @@ impl Lowering<'_> {
         let mut end = self.b.u64(inner.extent * window.unit);
         for side in &order[1..] {
             let stride = like(self, side.stride);
-            if side.known.is_some() && self.b.kernel().constant(total).is_some() && self.b.kernel().constant(total) != self.b.kernel().constant(stride) {
+            if side.known.is_some()
+                && self.b.kernel().constant(total).is_some()
+                && self.b.kernel().constant(total) != self.b.kernel().constant(stride)
+            {
                 return None;
             }
             let follows = self.b.setp(Word::Eq, size_ty, stride, total);
@@ -96,53 +131,45 @@ impl Lowering<'_> {
             end = if window.wide { self.b.mad(ty, stride, lines, end) } else { self.b.mad_wide(ty, stride, lines, end) };
         }
         let bytes = self.b.constant(self.class(total), window.unit);
-        let last = if window.wide { self.b.mad(ty, total, bytes, window.base) } else { self.b.mad_wide(ty, total, bytes, window.base) };
+        let last =
+            if window.wide { self.b.mad(ty, total, bytes, window.base) } else { self.b.mad_wide(ty, total, bytes, window.base) };
         let end = self.b.add(Ty::S64, window.corner, end);
         let ends = self.b.setp(Word::Le, Ty::U64, end, last);
-        let begins = order.iter().any(|side| side.starts.0 < 0).then(|| self.b.setp(Word::Ge, Ty::U64, window.corner, window.base));
+        let begins =
+            order.iter().any(|side| side.starts.0 < 0).then(|| self.b.setp(Word::Ge, Ty::U64, window.corner, window.base));
         let lies = self.both(Some(ends), begins);
         self.both(follow, lies)
     }
 
-    /// A run that was read whole, where the array ends among its elements what stands for those outside of it in their place.
-    fn padded(&mut self, window: &Window, run: &Run, padding: Reg, (when, read): (Reg, &[Reg])) -> Vec<Reg> {
+    /// A run that was read whole, with what stands for elements outside of its line in their place.
+    fn padded(&mut self, window: &Window, run: &Run, padding: Reg, read: &[Reg]) -> Vec<Reg> {
         let elem = Elem::Num(window.dtype);
-        let classes: Vec<_> = read.iter().map(|&reg| self.class(reg)).collect();
-        let (ends, past) = (self.b.new_block(&[]), self.b.new_block(&classes));
-        self.b.branch(when, (ends, &[]), (past, read));
-        self.b.switch_to(ends);
         let mut inner = window.clone();
         let values = self.split(elem, read, run.registers.len());
-        let values: Vec<Reg> = values
-            .into_iter()
-            .zip(&run.registers)
-            .map(|(value, &register)| match self.in_line(&mut inner, register) {
-                Some(within) => self.b.select(within, value, padding),
-                None => value,
-            })
-            .collect();
-        let joined = self.joined(elem, &values);
-        self.b.jump(past, &joined);
-        self.b.switch_to(past);
-        self.b.block_params(past)
+        let own = values.into_iter().zip(&run.registers).map(|(value, &register)| match self.in_line(&mut inner, register) {
+            Some(within) => self.b.select(within, value, padding),
+            None => value,
+        });
+        let own: Vec<Reg> = own.collect();
+        self.joined(elem, &own)
     }
 
     /// Stores the elements of runs among which the array ends, in the threads that have such a run.
     pub(super) fn store_ends(&mut self, words: &str, window: &Window, parts: &[(Run, Vec<Reg>)]) {
         let elem = Elem::Num(window.dtype);
-        for (run, values) in parts {
-            let Some(cut) = run.cut else { continue };
-            let (ends, past) = (self.b.new_block(&[]), self.b.new_block(&[]));
-            self.b.branch(cut, (ends, &[]), (past, &[]));
-            self.b.switch_to(ends);
-            let mut inner = window.clone();
-            for (at, &value) in values.iter().enumerate() {
-                let one = self.one_of(&mut inner, run, at, None);
-                self.store_run(words, elem, &one, &[value], false);
+        let cut: Vec<Reg> = parts.iter().filter_map(|(run, _)| run.cut).collect();
+        self.where_any(cut.into_iter(), (&mut [], &[]), |this, _| {
+            for (run, values) in parts {
+                let Some(cut) = run.cut else { continue };
+                this.where_any(std::iter::once(cut), (&mut [], &[]), |this, _| {
+                    let mut inner = window.clone();
+                    for (at, &value) in values.iter().enumerate() {
+                        let one = this.one_of(&mut inner, run, at, None);
+                        this.store_run(words, elem, &one, &[value], false);
+                    }
+                });
             }
-            self.b.jump(past, &[]);
-            self.b.switch_to(past);
-        }
+        });
     }
 
     /// Whether an element of a run that is cut lies in its line; the run lies in the array along other axes.

@@ -43,6 +43,8 @@ pub(super) struct Window {
     pub(super) has_all_axes: bool,
     /// Alignment of the array's base in bytes.
     pub(super) base_align: u64,
+    /// Elements between the last 16 bytes and the tile, where they are one number.
+    pub(super) behind: Option<u64>,
     /// Bytes of an element; 1 where elements share bytes and addresses are element numbers.
     pub(super) unit: u64,
     /// The array's address, where elements share bytes.
@@ -106,6 +108,13 @@ pub(super) enum Begin {
 }
 
 impl Window {
+    /// The same of a tile that is known to lie in its array.
+    pub(super) fn unbounded(&self) -> Window {
+        let mut window = self.clone();
+        window.axes.iter_mut().for_each(|side| side.bound = None);
+        window
+    }
+
     /// Whether lines that follow each other along an axis begin as many elements behind a whole vector.
     pub(super) fn whole_lines_along(&self, side: &Side) -> bool {
         (side.stride_divisor * self.unit).is_multiple_of(16)
@@ -319,6 +328,10 @@ impl Lowering<'_> {
             base: tensor.base,
             has_all_axes: index.len() == tensor.sizes.len(),
             base_align: facts.align,
+            behind: (begins.is_empty() && bytes <= 16)
+                .then(|| facts.behind(self.func, &self.facts, &ty, index, 16 / bytes))
+                .flatten()
+                .filter(|_| facts.align.is_multiple_of(16)),
             unit: bytes,
             packed: is_packed.then_some(tensor.base),
         })
@@ -404,6 +417,31 @@ impl Lowering<'_> {
         let within = self.b.setp(Word::Lt, ty, position, size);
         window.axes[dim].inside.insert(parts, within);
         Some(within)
+    }
+
+    /// Whether a tile lies in its array, with so many elements on both sides of its lines: the same in all threads; `None` where that is known, or elements
+    /// ask for themselves.
+    pub(super) fn lies_inside(&mut self, window: &Window, beside: u64) -> Option<Reg> {
+        if window.axes.iter().any(|side| side.gathered.is_some()) {
+            return None;
+        }
+        let mut inside = None;
+        for (side, &shape) in window.axes.iter().zip(window.layout.shape()) {
+            let Some((start, size)) = side.bound else { continue };
+            let (class, ty) = (self.class(start), if self.class(start) == Class::B64 { Ty::S64 } else { Ty::S32 });
+            let beside = if side.known == Some(1) { beside } else { 0 };
+            // A size less an extent wraps around nowhere.
+            let extent = self.b.constant(class, side.extent.max(shape) + beside);
+            let last = self.b.sub(ty, size, extent);
+            let ends = self.b.setp(Word::Le, ty, start, last);
+            inside = self.both(inside, Some(ends));
+            if side.starts.0 < beside as i64 {
+                let first = self.b.constant(class, beside);
+                let begins = self.b.setp(Word::Ge, ty, start, first);
+                inside = self.both(inside, Some(begins));
+            }
+        }
+        inside
     }
 
     /// The address of a register's element.

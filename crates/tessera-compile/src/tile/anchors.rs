@@ -662,9 +662,9 @@ fn view_of(func: &Func, op: Op) -> Option<&TileViewType> {
 }
 
 /// The neighbours that one access through a view of the largest tiles can take, as most of them have it: lines of arrays begin at whole vectors of so many
-/// elements. What begins between vectors is then taken by several instructions, or several elements by one. (Layer norm of rows of 301 to 8191 in 16 bits, where a
-/// weight and a bias begin at vectors and rows do not: 0.44 to 0.89 of the time by single elements; `results/users/odd-h200.txt`.) `None` where factors of products are read, which lie as these ask, and of elements of 32 bits and more: of these a warp's single accesses meet few
-/// lines of the cache often enough.
+/// elements. What begins between vectors is then taken by several instructions, or several elements by one. (Rows of 301 to 8191 in 16 bits that two other arrays beside them
+/// do not begin with, which begin at vectors: 0.44 to 0.89 of the time by single elements; `results/users/odd-h200.txt`.) `None` where factors of
+/// products are read, which lie as these ask, and of elements that share bytes.
 fn together(func: &Func, facts: &Facts, ops: &[Op]) -> Option<u64> {
     if ops.iter().any(|&op| is_laid_out(&func.ops[op].kind) || is_product(func, op)) {
         return None;
@@ -672,14 +672,14 @@ fn together(func: &Func, facts: &Facts, ops: &[Op]) -> Option<u64> {
     let largest = largest_access(func)?;
     let telling = ops.iter().filter(|&&op| access(func, op).is_some_and(|(elements, _)| elements == largest));
     let of = |&op: &Op| {
-        let view = view_of(func, op).filter(|view| (8..32).contains(&view.tensor.elem.bits()))?;
+        let view = view_of(func, op).filter(|view| view.tensor.elem.bits() >= 8)?;
         let value = func.ops[op].operands.iter().copied().find(|&value| matches!(func.ty(value), Type::TileView(_)))?;
         let (fastest, bytes) = (fastest(view), u64::from(view.tensor.elem.bits()) / 8);
         let known = ViewFacts::of(func, facts, value, view);
         // Of a tile of one line it counts where that begins.
         if (0..view.tile.len()).all(|axis| axis == fastest || view.tile[axis] == 1) {
             let index = func.ops[op].group(if view_is_stored(func, op) { 2 } else { 1 });
-            return Some((known.alignment(func, facts, view, index) / bytes).clamp(1, 16 / bytes));
+            return Some((known.alignment(func, facts, view, index) / bytes).clamp(1, (16 / bytes).max(1)));
         }
         Some(known.aligned(*view.dim_map.get(fastest)? as usize, bytes))
     };

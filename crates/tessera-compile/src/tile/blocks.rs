@@ -6,8 +6,10 @@
 //! ```
 //!
 //! Such an access names, for each axis of an array argument, an index that stays the same or counts up by one along one axis of the
-//! tile. Where it counts it starts at a multiple of how far it counts. Its mask, if any, asks whether indices lie in the array, and
+//! tile. Where it starts at a multiple of how far it counts, tiles partition the array there; else, as neighbours' do (`%first - 1`), the view's tiles are one
+//! element apart. Its mask, if any, asks whether indices lie in the array, and
 //! nothing else; what it does not ask about the author promises. Recipes and layouts then see what they see of tiles loaded by index.
+//! Sizes and strides may be those of an array that has the same ([`Stated::Alike`]).
 //!
 //! Invariant: every value stays, but where the 32 bits of an index wrap around. What lies outside of an array is padded and dropped as before.
 
@@ -15,8 +17,8 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tessera_ir::attrs::{MemoryOrder, Overflow, Predicate, Rounding, Signedness};
 use tessera_ir::{
-    Changed, Const, Elem, Extent, Func, IndexType, Op, OpKind, Padding, ParamKind, ScheduleOp, Shape, TensorViewType, TileType,
-    TileViewType, Type, Value, ViewKind, bug,
+    Changed, Const, Elem, Extent, Func, IndexType, Op, OpKind, Padding, ParamKind, ScheduleOp, Shape, Stated, TensorViewType,
+    TileType, TileViewType, Type, Value, ViewKind, bug,
 };
 use tessera_types::{DType, FloatFormat};
 
@@ -54,6 +56,8 @@ struct Block {
     inbounds: bool,
     /// The shape of the tile of pointers.
     shape: Shape,
+    /// Elements between the view's tiles along each axis of the array.
+    steps: Shape,
 }
 
 /// Indices along an axis of an array.
@@ -78,16 +82,14 @@ fn find(func: &Func, facts: &Facts, op: Op) -> Option<Block> {
     let offset = func.defining_op(pointers).filter(|_| matches!(kind_of(func, pointers), Some(ScheduleOp::Offset {})))?;
     let base = single(func, func.ops[offset].one(0))?;
     let param = array_at(func, base)?;
-    let first = func.abi.first_argument(param);
     let ParamKind::Array { dtype, shape, strides, index: IndexType::I32, .. } = &func.abi.params[param].kind else { return None };
     if dtype.bits() < 8 || dtype.bits() != elem.bits() {
         return None;
     }
     let rank = shape.len();
-    let sizes = func.args().get(first + 1..first + 1 + rank)?;
-    let steps = func.args().get(first + 1 + rank..first + 1 + 2 * rank)?;
-    let is = |value: Value, argument: Value, known: Extent| match single(func, value) {
-        Some(scalar) if scalar == argument => true,
+    let own = [param, owner(func, param)].map(|param| extents(func, param));
+    let is = |value: Value, at: usize, known: Extent| match single(func, value) {
+        Some(scalar) if own.iter().any(|own| own[at] == scalar) => true,
         _ => matches!((known, number(func, value)), (Extent::Static(size), Some(number)) if size == number),
     };
 
@@ -100,7 +102,7 @@ fn find(func: &Func, facts: &Facts, op: Op) -> Option<Block> {
     let mut values = vec![None; rank];
     for term in terms {
         let (value, axis) = match product(func, term) {
-            Some((value, step)) if let Some(axis) = (0..rank).find(|&axis| is(step, steps[axis], strides[axis])) => (value, axis),
+            Some((value, step)) if let Some(axis) = (0..rank).find(|&axis| is(step, rank + axis, strides[axis])) => (value, axis),
             _ => (term, (0..rank).find(|&axis| strides[axis] == Extent::Static(1))?),
         };
         if indices[axis].is_some() {
@@ -115,7 +117,7 @@ fn find(func: &Func, facts: &Facts, op: Op) -> Option<Block> {
         let data = &func.ops[func.defining_op(*test)?];
         let OpKind::Schedule(ScheduleOp::CmpI { predicate: Predicate::Lt, signedness }) = data.kind else { return None };
         let of = |&axis: &usize| {
-            let bounded = is(data.one(1), sizes[axis], shape[axis]) && values[axis] == Some(under(func, data.one(0)));
+            let bounded = is(data.one(1), axis, shape[axis]) && values[axis] == Some(under(func, data.one(0)));
             let above =
                 indices[axis].constant >= 0 && indices[axis].starts.iter().all(|&start| facts.fact(start).is_non_negative());
             bounded && (signedness == Signedness::Unsigned || above)
@@ -123,13 +125,19 @@ fn find(func: &Func, facts: &Facts, op: Op) -> Option<Block> {
         (0..rank).find(of)?;
     }
     let mut seen = vec![false; tile.shape.len()];
+    let mut steps = Shape::new();
     for index in &indices {
-        let Some(along) = index.along else { continue };
-        let extent = i64::from(tile.shape[along]);
-        let start = |&start: &Value| quotient(func, facts, start, extent).is_some();
-        if std::mem::replace(&mut seen[along], true) || index.constant % extent != 0 || !index.starts.iter().all(start) {
+        let Some(along) = index.along else {
+            steps.push(1);
+            continue;
+        };
+        let extent = tile.shape[along];
+        let start = |&start: &Value| quotient(func, facts, start, i64::from(extent)).is_some();
+        if std::mem::replace(&mut seen[along], true) {
             return None;
         }
+        let whole = index.constant % i64::from(extent) == 0 && index.starts.iter().all(start);
+        steps.push(if whole { extent } else { 1 });
     }
     if (0..tile.shape.len()).any(|axis| tile.shape[axis] != 1 && !seen[axis]) {
         return None;
@@ -139,7 +147,23 @@ fn find(func: &Func, facts: &Facts, op: Op) -> Option<Block> {
         None => Padding::Undetermined,
     };
     let tensor = TensorViewType { elem, shape: shape.clone(), strides: strides.clone() };
-    Some(Block { param, base, tensor, indices, padding, inbounds: mask.is_none(), shape: tile.shape.clone() })
+    Some(Block { param, base, tensor, indices, padding, inbounds: mask.is_none(), shape: tile.shape.clone(), steps })
+}
+
+/// The first parameter that is known to have the sizes and strides of one.
+fn owner(func: &Func, param: usize) -> usize {
+    let alike = func.abi.stated.iter().find_map(|stated| match stated {
+        Stated::Alike { array, other } if *array == func.abi.params[param].name => func.abi.position(other),
+        _ => None,
+    });
+    alike.map_or(param, |other| owner(func, other))
+}
+
+/// The sizes and strides of an array.
+fn extents(func: &Func, param: usize) -> &[Value] {
+    let first = func.abi.first_argument(param) + 1;
+    let count = func.abi.params[param].kind.argument_count() - 1;
+    &func.args()[first..first + count]
 }
 
 /// The scalar that all elements of a value are.
@@ -242,6 +266,12 @@ fn counted(func: &Func, value: Value) -> Option<Index> {
                 along: lhs.along.or(rhs.along),
             })
         }
+        ScheduleOp::SubI { .. } => {
+            let (lhs, rhs) = (counted(func, data.one(0))?, counted(func, data.one(1))?);
+            let is_number = rhs.starts.is_empty() && rhs.along.is_none();
+            is_number.then_some(())?;
+            Some(Index { constant: lhs.constant.checked_sub(rhs.constant)?, ..lhs })
+        }
         _ => start(func, value),
     }
 }
@@ -289,14 +319,15 @@ fn replace(func: &mut Func, facts: &Facts, op: Op, block: &Block, (views, made):
     let extent = |index: &Index| index.along.map_or(1, |along| block.shape[along]);
     let tile: Shape = block.indices.iter().map(extent).collect();
     let ty = TileViewType {
-        kind: ViewKind::Partition,
+        kind: if block.steps == tile { ViewKind::Partition } else { ViewKind::Strided(block.steps.clone()) },
         tile: tile.clone(),
         dim_map: (0..tile.len() as u32).collect(),
         padding: block.padding,
         tensor: block.tensor.clone(),
     };
     let view = *views.entry((block.param, ty.clone())).or_insert_with(|| view(func, op, block, ty, made));
-    let index: Vec<Value> = block.indices.iter().map(|index| tile_index(func, facts, op, index, extent(index), out)).collect();
+    let stepped = block.indices.iter().zip(&block.steps);
+    let index: Vec<Value> = stepped.map(|(index, &step)| tile_index(func, facts, op, index, step, out)).collect();
     // The tile's axes in the order of the array's.
     let order: SmallVec<[usize; 4]> =
         block.indices.iter().filter_map(|index| index.along).filter(|&at| block.shape[at] != 1).collect();
@@ -356,9 +387,8 @@ fn places(wanted: &[usize], held: &[usize]) -> Shape {
 
 /// The array cut into tiles.
 fn view(func: &mut Func, op: Op, block: &Block, ty: TileViewType, made: &mut Vec<Op>) -> Value {
-    let first = func.abi.first_argument(block.param) + 1;
     let rank = block.tensor.shape.len();
-    let own: Vec<Value> = func.args()[first..first + 2 * rank].to_vec();
+    let own = extents(func, owner(func, block.param)).to_vec();
     let open = |values: &[Value], extents: &[Extent]| -> Vec<Value> {
         values.iter().zip(extents).filter(|(_, extent)| **extent == Extent::Dynamic).map(|(&value, _)| value).collect()
     };
@@ -367,12 +397,16 @@ fn view(func: &mut Func, op: Op, block: &Block, ty: TileViewType, made: &mut Vec
     let tensor = Type::TensorView(Box::new(block.tensor.clone()));
     let tensor = func.make_op(ScheduleOp::MakeTensorView {}.into(), &[&[block.base], &sizes, &steps], [tensor], [], span);
     let array = func.ops[tensor].result();
-    let view = func.make_op(ScheduleOp::MakePartitionView {}.into(), &[&[array]], [Type::TileView(Box::new(ty))], [], span);
+    let kind = match ty.kind {
+        ViewKind::Strided(_) => ScheduleOp::MakeStridedView {},
+        ViewKind::Partition | ViewKind::GatherScatter { .. } => ScheduleOp::MakePartitionView {},
+    };
+    let view = func.make_op(kind.into(), &[&[array]], [Type::TileView(Box::new(ty))], [], span);
     made.extend([tensor, view]);
     func.ops[view].result()
 }
 
-/// The tile's index along an axis: where its indices start, in tiles.
+/// The tile's index along an axis: where its indices start, in steps of the view.
 fn tile_index(func: &mut Func, facts: &Facts, op: Op, index: &Index, extent: u32, out: &mut Vec<Op>) -> Value {
     let (ty, overflow, extent) = (Type::scalar(DType::I32), Overflow::Wraps, i64::from(extent));
     let constant = |func: &mut Func, number: i64, out: &mut Vec<Op>| {

@@ -12,11 +12,10 @@
 //! A loop over rows may take those that begin alike, as one whose counter goes up by a multiple of the elements of a vector: a column is then the same
 //! thread's in all rounds, and what is held of columns meanwhile, as a weight or sums over rows, lies as they do.
 //!
-//! Lines of no whole vectors are otherwise read and written element by element: eight instructions for one. Which thread has which column then depends on
-//! the row, which nobody can tell where nothing but reductions sees several columns at once ([`strips::of_rows`]). Arrays with other lines, as one weight
-//! for all rows, are then read by two vectors each, and shifted: the pass wants fewer of these than of the others (with a weight and a bias, rows of 8191
-//! took 1.3 times as long), and twice as many of elements of 32 bits, of which a warp reads 128 bytes at once anyway (rows of 8191 with one such array: 102 us;
-//! with two, where it leaves them, 75). Places of maxima, where a mask chooses between pairs of numbers, took 1.6 times as long.
+//! Lines of no whole vectors are otherwise read and written element by element, by neighbouring threads: eight instructions for one. Which thread has which
+//! column then depends on the row, which nobody can tell where nothing but reductions sees several columns at once ([`strips::of_rows`]). Arrays with other
+//! lines, as one weight for all rows, are then read by two vectors each, and shifted: the pass wants no more of these than of the others (with a weight and a
+//! bias, rows of 1001 to 8191 take 0.9 to 0.64 of the time). Places of maxima, where a mask chooses between pairs of numbers, took 1.6 times as long.
 
 use rustc_hash::FxHashSet;
 use tessera_ir::attrs::Overflow;
@@ -51,9 +50,9 @@ impl Access {
     }
 }
 
-/// Columns from which on as many arrays may lose their vectors as begin at them then. (Layer norm, with a weight and a bias: rows of 301 take 1.2 times as
-/// long, of 1001 0.7, of 8191 0.66 times; `results/users/odd-h200.txt`.)
-const LONG: u64 = 1024;
+/// Columns of single rows that begin at vectors: what each row costs at its ends is more than shorter ones save, which single elements of neighbouring threads
+/// take (rows of 131 to 601 in 16 bits: 2.5 to 1.17 times as long, of 1001 0.95; `results/users/odd-h200.txt`).
+const LEAST: u64 = 768;
 
 /// Rounds that a loop over rows is taken to have.
 const ROUNDS: i32 = 8;
@@ -75,6 +74,9 @@ pub(super) fn align(func: &mut Func) -> Result<(), Reason> {
         let weight = if once.contains(&op) { 1 } else { ROUNDS };
         accesses.extend(row_access(func, &facts, op, view, (axis, weight))?);
     }
+    if columns.count < LEAST && accesses.iter().all(|access| access.weight == 1) {
+        return Err("rows are too short for what each costs at its ends".into());
+    }
     let unaligned = accesses.iter().filter(|access| !access.is_aligned(&access.corner, &facts));
     // Of the first ones, of those that are done as often.
     let Some(often) = unaligned.rev().max_by_key(|access| access.weight) else {
@@ -90,9 +92,8 @@ pub(super) fn align(func: &mut Func) -> Result<(), Reason> {
         let before = access.is_aligned(&access.corner, &facts);
         access.weight * (i32::from(after && !before) - i32::from(before && !after))
     };
-    let least = if columns.count < LONG { 1 } else { 0 };
-    if std::env::var("TESSERA_LINES").map_or(accesses.iter().map(score).sum::<i32>() < least, |v| v == "0") {
-        return Err("as many lines would no longer begin at whole vectors as would then".into());
+    if accesses.iter().map(score).sum::<i32>() < 0 {
+        return Err("more lines would no longer begin at whole vectors than would then".into());
     }
     let pairs = |op: &&Op| func.ops[**op].results.len() > 1 && once.contains(*op);
     if let Some(&op) = columns.reductions.iter().find(pairs) {
