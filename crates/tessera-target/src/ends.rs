@@ -101,7 +101,8 @@ impl Lowering<'_> {
         let mut order: Vec<&Side> = window.axes.iter().collect();
         order.sort_by_key(|side| std::cmp::Reverse(side.dim));
         let inner = *order.first()?;
-        let one_line = order.len() == 1;
+        let is_one = |side: &&Side| self.b.kernel().constant(side.size) == Some(1);
+        let one_line = order[1..].iter().all(is_one);
         if one_line
             || inner.known != Some(1)
             || !window.has_all_axes

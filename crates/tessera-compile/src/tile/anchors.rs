@@ -35,6 +35,9 @@ use tessera_analysis::views::ViewFacts;
 /// Bytes of the widest access of one thread.
 const VECTOR_BYTES: u64 = 16;
 
+/// Rounds that a loop is taken to have.
+const ROUNDS: usize = 8;
+
 /// Bytes that memory moves at least.
 const SECTOR_BYTES: u64 = 32;
 
@@ -128,8 +131,10 @@ impl Anchors {
         let facts = Facts::of(func);
         let vectors = neighbours::vectors(func, &facts);
         let apart = vectors.is_empty() && views().next().is_some() && !views().any(neighbours);
+        let turned = turned::loads(func);
         // Neighbours that move one by one are taken by neighbouring threads.
-        let widest = vectors.values().map(|vector| vector.width).min().or_else(|| together(func, &facts, &ops));
+        let widest =
+            vectors.values().map(|vector| vector.width).min().or_else(|| together(func, &facts, &ops, turned.is_empty()));
         let team = Team::new(warps, bits);
         let team = Team { vector: widest.map_or(team.vector, |width| team.vector.min(width)), ..team };
         let combined = ops.iter().filter_map(|&op| match func.ops[op].kind {
@@ -145,7 +150,7 @@ impl Anchors {
             sums: Vec::new(),
             factors: FxHashSet::default(),
             vectors,
-            turned: turned::loads(func),
+            turned,
         };
         for op in ops {
             let kind = &func.ops[op].kind;
@@ -661,11 +666,11 @@ fn view_of(func: &Func, op: Op) -> Option<&TileViewType> {
     })
 }
 
-/// The neighbours that one access through a view of the largest tiles can take, as most of them have it: lines of arrays begin at whole vectors of so many
+/// The neighbours that one access through a view of the largest tiles can take, as most of them have it, in rounds of loops: lines of arrays begin at whole vectors of so many
 /// elements. What begins between vectors is then taken by several instructions, or several elements by one. (Rows of 301 to 8191 in 16 bits that two other arrays beside them
 /// do not begin with, which begin at vectors: 0.44 to 0.89 of the time by single elements; `results/users/odd-h200.txt`.) `None` where factors of
 /// products are read, which lie as these ask, and of elements that share bytes.
-fn together(func: &Func, facts: &Facts, ops: &[Op]) -> Option<u64> {
+fn together(func: &Func, facts: &Facts, ops: &[Op], one_way: bool) -> Option<u64> {
     if ops.iter().any(|&op| is_laid_out(&func.ops[op].kind) || is_product(func, op)) {
         return None;
     }
@@ -683,10 +688,15 @@ fn together(func: &Func, facts: &Facts, ops: &[Op]) -> Option<u64> {
         }
         Some(known.aligned(*view.dim_map.get(fastest)? as usize, bytes))
     };
-    let mut widths: Vec<u64> = telling.map(of).collect::<Option<_>>()?;
+    let once = &func.blocks[func.body].ops;
+    let times = |op: &Op| if once.contains(op) { 1 } else { ROUNDS };
+    let mut widths: Vec<u64> = Vec::new();
+    for op in telling {
+        widths.extend(std::iter::repeat_n(of(op)?, times(op)));
+    }
     widths.sort_unstable();
-    // The lower one of two in the middle.
-    widths.get(widths.len().checked_sub(1)? / 2).copied()
+    // The lower one of two in the middle. What is stored along another axis than it is loaded along goes the way of vectors once.
+    if one_way { widths.get(widths.len().checked_sub(1)? / 2).copied() } else { widths.last().copied() }
 }
 
 /// Whether an operation is a store through a view, whose tile stands before it.

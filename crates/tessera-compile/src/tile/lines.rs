@@ -24,10 +24,11 @@ use tessera_types::DType;
 use tessera_types::room::row_part;
 
 use super::numbers::{Numbers, apart};
-use super::strips;
+use super::{narrow, strips};
 use crate::facts::Facts;
 use crate::rewrite::drop_dead;
-use tessera_analysis::modulo::Residue;
+use tessera_analysis::memory::is_written;
+use tessera_analysis::modulo::{MODULUS, Residue};
 use tessera_analysis::views::ViewFacts;
 
 /// Bytes of the widest access.
@@ -107,11 +108,69 @@ pub(super) fn align(func: &mut Func) -> Result<(), Reason> {
         Some(blocks) => blocks * row_part(count, blocks).ok_or("so many blocks do not share rows that are a vector longer")?,
         None => count,
     };
-    let neutral = super::narrow::neutral(func, &columns);
+    let own = columns.count as i64;
+    let beside: Vec<Op> =
+        ops.iter().filter(|&&(op, view, axis)| lies_beside(func, op, view, axis, own)).map(|&(op, _, _)| op).collect();
+    // What is read beside rows takes part in reductions, unless these are masked.
+    let neutral = if beside.is_empty() { narrow::neutral(func, &columns) } else { Vec::new() };
     let shift = begin(func, &shift, columns.first(func))?;
     columns.pad(func, count, Some(shift), &neutral)?;
+    beside.into_iter().for_each(|op| read_beside(func, op, own));
     drop_dead(func);
     Ok(())
+}
+
+/// Whether other rows of its array, which nobody writes, lie beside a row that is loaded, and how long these are is known.
+fn lies_beside(func: &Func, op: Op, view: Value, axis: usize, columns: i64) -> bool {
+    if !matches!(func.ops[op].kind.schedule(), Some(ScheduleOp::LoadViewTko { .. })) {
+        return false;
+    }
+    let Type::TileView(ty) = func.ty(view) else { bug!("tiles of what is no view") };
+    if axis != 1 || ty.tile.len() != 2 || ty.tensor.strides.len() != 2 || is_written(func, op) {
+        return false;
+    }
+    let [row, column] = [0, 1].map(|axis| ty.dim_map[axis] as usize);
+    ty.tensor.strides[row] == Extent::Static(columns) && ty.tensor.shape[column] == Extent::Static(columns)
+}
+
+/// Has a load of a whole row read what [`lies_beside`] it, too, in whole vectors: nothing is done with what comes from there, and only at the array's ends
+/// elements are read one by one.
+fn read_beside(func: &mut Func, op: Op, columns: i64) {
+    let data = func.ops[op].clone();
+    let Type::TileView(ty) = func.ty(data.one(0)).clone() else { bug!("tiles of what is no view") };
+    let tensor = func.defining_op(data.one(0)).and_then(|maker| func.defining_op(func.ops[maker].one(0)));
+    let made = tensor.map(|op| func.ops[op].clone()).unwrap_or_else(|| bug!("an array that is handed in"));
+    let [row, column] = [0, 1].map(|axis| ty.dim_map[axis] as usize);
+    let mut flat = (*ty).clone();
+    flat.tensor.shape[row] = Extent::Static(1);
+    flat.tensor.shape[column] = Extent::Dynamic;
+    flat.tensor.strides[row] = Extent::Static(MODULUS as i64);
+    let (ops, [view, zero, start]) = apart(func, data.span, |b| {
+        let rows = match ty.tensor.shape[row] {
+            Extent::Static(rows) => b.number(rows),
+            Extent::Dynamic => made.group(1)[0],
+        };
+        let like = |b: &mut Builder<'_>, value: Value| match b.func.ty(rows).num() {
+            Some(DType::I64) => b.wide(value),
+            _ => short(b, value),
+        };
+        let index = [data.group(1)[0], data.group(1)[1]].map(|value| like(b, value));
+        let columns = b.number(columns);
+        let columns = like(b, columns);
+        let total = b.times(rows, columns);
+        let first = b.times(index[0], columns);
+        let start = b.plus(first, index[1]);
+        let array = Type::TensorView(Box::new(flat.tensor.clone()));
+        let array = b.value(ScheduleOp::MakeTensorView {}, &[&[made.one(0)], &[total], &[]], array);
+        let view = b.value(ScheduleOp::MakeStridedView {}, &[&[array]], Type::TileView(Box::new(flat.clone())));
+        [view, b.number(0), start]
+    });
+    let block = func.block_of(op);
+    let place = func.blocks[block].place_of(op);
+    func.blocks[block].ops.splice(place..place, ops);
+    let operands = &mut func.ops[op].operands;
+    let index = data.segments[0] as usize;
+    (operands[0], operands[index], operands[index + 1]) = (view, zero, start);
 }
 
 /// What is known of an access to rows; `None` where columns are no neighbours in memory.
@@ -159,7 +218,7 @@ fn begin(func: &mut Func, corner: &Residue, before: Op) -> Result<Value, Reason>
         let mut all = b.number(0);
         for (factors, times) in corner.terms() {
             let times = (times > 1 || factors.is_empty()).then(|| b.number(times as i64));
-            let factors: Vec<Value> = factors.iter().map(|&factor| narrow(b, factor)).collect();
+            let factors: Vec<Value> = factors.iter().map(|&factor| short(b, factor)).collect();
             let product = times.into_iter().chain(factors).reduce(|l, r| b.times(l, r));
             all = product.map_or(all, |product| b.plus(all, product));
         }
@@ -173,7 +232,7 @@ fn begin(func: &mut Func, corner: &Residue, before: Op) -> Result<Value, Reason>
 }
 
 /// The low bits of an integer, of which the last ones count.
-fn narrow(b: &mut Builder<'_>, value: Value) -> Value {
+fn short(b: &mut Builder<'_>, value: Value) -> Value {
     match b.func.ty(value).num() {
         Some(DType::I32) => value,
         _ => b.value(ScheduleOp::TruncI { overflow: Overflow::Wraps }, &[&[value]], Type::scalar(DType::I32)),
