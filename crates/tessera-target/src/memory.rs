@@ -23,6 +23,9 @@ use tessera_analysis::neighbours::Vector;
 /// Instructions of a thread from which on a tile that lies in its array is reached without conditions, as one predicate register each.
 const MANY_RUNS: usize = 8;
 
+/// Bytes of a thread up to which vectors are read before it is looked for those among which the array ends: nobody waits for these then.
+const FEW_BYTES: usize = 64;
+
 /// PTX's word for a scope.
 pub(super) fn scope_word(scope: Option<MemoryScope>) -> &'static str {
     match scope {
@@ -215,7 +218,7 @@ impl Lowering<'_> {
             return false;
         }
         let bits = self.neighbours_of(window, Ends::Among, Begin::Known).len();
-        let apart = bits == 0 || window.unit >= 4;
+        let apart = window.unit == 4 || bits == 0 && window.unit < 4;
         window.packed.is_none() && apart && window.place.len() >> bits >= MANY_RUNS
     }
 
@@ -336,8 +339,14 @@ impl Lowering<'_> {
     /// Loads runs among whose elements the array may end; `beside` says whether what lies beside a line can be read with it.
     fn load_runs(&mut self, words: &str, window: &Window, runs: &[Run], padding: Reg, beside: Option<Reg>) -> Vec<Vec<Reg>> {
         let elem = Elem::Num(window.dtype);
-        let mut read = Vec::new();
-        for run in runs {
+        let filler = |this: &mut Self, run: &Run| this.joined(elem, &vec![padding; run.registers.len()]);
+        let mut all: Vec<Vec<Reg>> = runs.iter().map(|run| filler(self, run)).collect();
+        // What is read into its place is held once, what waits for the ends twice.
+        let ends_first = beside.is_none() && window.place.len() * window.unit as usize > FEW_BYTES;
+        if ends_first {
+            all = self.load_ends(words, window, runs, padding, (all, None));
+        }
+        for (run, all) in runs.iter().zip(&mut all) {
             let with = match (run.cut, beside) {
                 (Some(cut), Some(beside)) => Some(self.b.and(cut, beside)),
                 _ => None,
@@ -346,10 +355,11 @@ impl Lowering<'_> {
                 (Some(when), Some(with)) => Some(self.b.or(when, with)),
                 (when, _) => when,
             };
-            let filler = self.joined(elem, &vec![padding; run.registers.len()]);
-            read.push(self.read_run(words, elem, (run, when), &filler));
+            *all = self.read_run(words, elem, (run, when), all);
         }
-        let all = self.load_ends(words, window, runs, padding, (read, beside));
+        if !ends_first {
+            all = self.load_ends(words, window, runs, padding, (all, beside));
+        }
         all.into_iter().zip(runs).map(|(all, run)| self.split(elem, &all, run.registers.len())).collect()
     }
 

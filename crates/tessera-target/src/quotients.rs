@@ -13,7 +13,7 @@
 //! small as there are, and zeros, whose signs the order of the terms keeps; large ones, other divisors and what is no number take the long way.
 
 use tessera_ir::attrs::Rounding;
-use tessera_ir::{OpData, ScheduleOp};
+use tessera_ir::{Op, OpData, OpKind, ScheduleOp, TileOp};
 use tessera_ptx::ssa::Value as Reg;
 use tessera_ptx::{Type as Ty, Word};
 use tessera_types::DType;
@@ -41,7 +41,7 @@ impl Lowering<'_> {
     /// Quotients, where many have one divisor; `None` of other operations, and where few have.
     pub(super) fn quotients(&mut self, data: &OpData, kind: &ScheduleOp, operands: &[Regs]) -> Lowered<Option<Regs>> {
         let exact = matches!(kind, ScheduleOp::DivF { rounding: Rounding::NearestEven, flush_to_zero: false });
-        if !exact || self.dtype(data.result())? != DType::F32 {
+        if !exact || self.dtype(data.result())? != DType::F32 || self.multiplies_matrices() {
             return Ok(None);
         }
         let (numerators, divisors) = (&operands[0], &operands[1]);
@@ -72,6 +72,21 @@ impl Lowering<'_> {
             }
         }
         Ok(Some(results))
+    }
+
+    /// Whether the function multiplies matrices: sums are divided once for all of their products, and the long way stands between those of two tiles (heads of 64
+    /// took 1.07 times as long).
+    fn multiplies_matrices(&self) -> bool {
+        use TileOp::{MmaFragment, MmaFragmentSparse, MmaShared, MmaSync, Wgmma, WgmmaPromoted};
+        let multiplies = |op: Op| match &self.func.ops[op].kind {
+            OpKind::Schedule(kind) => {
+                matches!(kind, ScheduleOp::MmaF { .. } | ScheduleOp::MmaI { .. } | ScheduleOp::MmaFSparse {})
+            }
+            OpKind::Tile(MmaFragment { .. } | MmaFragmentSparse { .. } | MmaShared { .. } | MmaSync { .. }) => true,
+            OpKind::Tile(Wgmma { .. } | WgmmaPromoted { .. }) => true,
+            _ => false,
+        };
+        self.func.linked_ops().into_iter().any(multiplies)
     }
 
     /// Quotients by one divisor.
