@@ -39,6 +39,7 @@ mod prints;
 mod products;
 mod properties;
 mod python;
+mod quotients;
 mod refusals;
 mod rewrites;
 mod row_split;

@@ -92,6 +92,18 @@ const TWO_ROWS: &str = "    v = ct.load(x, (i, 0), (2, N), padding_mode=ct.Paddi
     ct.store(y, (i, 0), (v + ct.max(v, axis=1, keepdims=True)).astype(y.dtype))
 ";
 
+/// Whole vectors of two arrays, stored to lines that are none: the last elements of a thread's are the next lane's to store.
+const SHIFTED: &str = "    u, v = ct.load(x, (i, 0), (ROWS, N)).astype(ACC), ct.load(w, (i, 0), (ROWS, N)).astype(ACC)
+    ct.store(y, (i, 0), ((u + v) * 0.5).astype(y.dtype))
+";
+
+/// Neighbours of elements, by indices.
+const NEIGHBOURS: &str = "    r = i * 4 + ct.arange(4, dtype=ct.int32)[:, None]
+    c = ct.arange(N, dtype=ct.int32)[None, :]
+    sides = ct.gather(x, (r, c - 1), padding_value=0) + ct.gather(x, (r, c + 1), padding_value=0)
+    ct.scatter(y, (r, c), (ct.gather(x, (r - 1, c), padding_value=0) + sides) * 0.25)
+";
+
 fn array(storage: DType, sizes: &[i64]) -> ArgType {
     let mut array = ArgType::array(storage, sizes.len());
     if let (ArgType::Array { lines, .. }, Some(last)) = (&mut array, sizes.last()) {
@@ -224,4 +236,31 @@ fn arrays_that_end_in_a_vector() {
             agree(TILES, storage, [9, columns], 3, Arch::Sm90a);
         }
     }
+}
+
+#[test]
+fn vectors_stored_between_vectors() {
+    for storage in [DType::F32, DType::BF16, DType::F8E4M3] {
+        for (columns, tile) in [(1001, 1024), (1023, 1024), (514, 1024), (259, 512), (129, 256), (7, 256)] {
+            for rows in [1, 2, 8] {
+                let work = SHIFTED.replace("ROWS", &rows.to_string());
+                let sizes = [vec![8, tile], vec![8, tile], vec![8, columns]];
+                agree_of(&work, storage, sizes, tile, 8 / rows, Arch::Sm90a);
+            }
+        }
+    }
+    let sizes = [vec![3, 1024], vec![3, 1024], vec![3, 1001]];
+    agree_of(&SHIFTED.replace("ROWS", "1"), DType::F16, sizes, 1024, 3, Arch::Sm80);
+}
+
+#[test]
+fn neighbours_by_indices() {
+    for storage in [DType::F32, DType::BF16] {
+        for columns in [1024, 1000, 997, 512, 130, 63, 5] {
+            for rows in [16, 13] {
+                agree_of(NEIGHBOURS, storage, [vec![rows, columns], vec![1], vec![rows, columns]], 1024, 4, Arch::Sm90a);
+            }
+        }
+    }
+    agree_of(NEIGHBOURS, DType::F32, [vec![12, 2048], vec![1], vec![12, 2048]], 1024, 3, Arch::Sm80);
 }

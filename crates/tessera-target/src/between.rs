@@ -86,7 +86,7 @@ impl Lowering<'_> {
             return self.b.u32(behind as u32);
         }
         let (base, offset) = match alike {
-            true => (window.corner, 0),
+            true => (window.corner, window.shift.rem_euclid(VECTOR_BYTES as i64)),
             false => (run.address.base, run.address.offset.rem_euclid(VECTOR_BYTES as i64)),
         };
         let place = self.b.cvt(Ty::U32, Ty::U64, base);

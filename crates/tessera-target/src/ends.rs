@@ -134,10 +134,11 @@ impl Lowering<'_> {
         let bytes = self.b.constant(self.class(total), window.unit);
         let last =
             if window.wide { self.b.mad(ty, total, bytes, window.base) } else { self.b.mad_wide(ty, total, bytes, window.base) };
-        let end = self.b.add(Ty::S64, window.corner, end);
+        let shift = self.b.s64(window.shift);
+        let corner = self.b.add(Ty::S64, window.corner, shift);
+        let end = self.b.add(Ty::S64, corner, end);
         let ends = self.b.setp(Word::Le, Ty::U64, end, last);
-        let begins =
-            order.iter().any(|side| side.starts.0 < 0).then(|| self.b.setp(Word::Ge, Ty::U64, window.corner, window.base));
+        let begins = order.iter().any(|side| side.starts.0 < 0).then(|| self.b.setp(Word::Ge, Ty::U64, corner, window.base));
         let lies = self.both(Some(ends), begins);
         self.both(follow, lies)
     }

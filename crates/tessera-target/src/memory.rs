@@ -141,12 +141,13 @@ impl Lowering<'_> {
 
     fn load_view(&mut self, op: Op, data: &OpData, order: MemoryOrder, words: &str) -> Lowered<Regs> {
         let layout = self.layout(data.results[0])?;
-        let window = self.window(data.one(0), data.group(1), &layout)?;
+        let mut window = self.window(data.one(0), data.group(1), &layout)?;
         if order != MemoryOrder::Weak || self.masked.contains_key(&op) || !self.is_in_many_runs(op, &window) {
             return self.load_window(op, order, words, window);
         }
         let beside = self.read_beside(&window);
         let Some(inside) = self.lies_inside(&window, beside) else { return self.load_window(op, order, words, window) };
+        self.find_addresses(&mut window);
         let classes = vec![class_of(Elem::Num(window.dtype)); window.place.len()];
         let (whole, part, past) = (self.b.new_block(&[]), self.b.new_block(&[]), self.b.new_block(&classes));
         self.b.branch(inside, (whole, &[]), (part, &[]));
@@ -266,10 +267,11 @@ impl Lowering<'_> {
     fn store_view(&mut self, op: Op, data: &OpData, order: MemoryOrder, words: &str) -> Lowered<()> {
         let layout = self.layout(data.one(0))?;
         let regs = self.regs(data.one(0))?;
-        let window = self.window(data.one(1), data.group(2), &layout)?;
+        let mut window = self.window(data.one(1), data.group(2), &layout)?;
         let is_simple = order == MemoryOrder::Weak && self.is_in_many_runs(op, &window);
         let inside = if is_simple { self.lies_inside(&window, 0) } else { None };
         let Some(inside) = inside else { return self.store_window(&regs, order, words, window) };
+        self.find_addresses(&mut window);
         let (whole, part, past) = (self.b.new_block(&[]), self.b.new_block(&[]), self.b.new_block(&[]));
         self.b.branch(inside, (whole, &[]), (part, &[]));
         for (block, window) in [(whole, window.unbounded()), (part, window)] {

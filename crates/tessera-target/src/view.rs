@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 use tessera_ir::{Extent, OpData, Padding, ScheduleOp, Type, Value};
 use tessera_layout::{Axis, Distribution};
-use tessera_ptx::ssa::{Address, Class, Value as Reg};
+use tessera_ptx::ssa::{Address, Arg, Class, Code, Value as Reg};
 use tessera_ptx::{Type as Ty, Word};
 use tessera_types::DType;
 
@@ -31,8 +31,9 @@ pub(super) struct Window {
     pub(super) axes: SmallVec<[Side; 4]>,
     /// Whether offsets are 64 bits wide.
     pub(super) wide: bool,
-    /// Address of the tile's corner.
+    /// Address of the tile's corner, but for the bytes that constants of its index add: tiles of neighbours share it.
     pub(super) corner: Reg,
+    pub(super) shift: i64,
     /// Address of the thread's elements, by the parts that are combined by exclusive or and those of open strides.
     bases: BTreeMap<SmallVec<[(u64, u64); 4]>, Reg>,
     /// Alignment of the corner in bytes.
@@ -231,7 +232,7 @@ impl Lowering<'_> {
         let facts = ViewFacts::of(self.func, &self.facts, view, &ty);
         let mut axes: SmallVec<[Side; 4]> = SmallVec::new();
         let mut corner = if is_packed { self.b.u64(0) } else { tensor.base };
-        let mut align = facts.align;
+        let (mut align, mut shift) = (facts.align, 0);
         for (position, &value) in index.iter().enumerate() {
             let dim = ty.dim_map[position] as usize;
             let (size, stride) = (tensor.sizes[dim], tensor.strides[dim]);
@@ -275,16 +276,9 @@ impl Lowering<'_> {
                 let part = if class == Class::B64 { self.widen(part) } else { part };
                 start = self.b.add(flat, start, part);
             }
-            let (start_wide, stride_wide) = if wide { (start, self.widen(stride)) } else { (start, stride) };
-            corner = if wide {
-                let offset = self.b.mul(Ty::S64, start_wide, stride_wide);
-                let size = self.b.u64(bytes);
-                self.b.mad(Ty::S64, offset, size, corner)
-            } else {
-                let offset = self.b.mul(Ty::S32, start_wide, stride_wide);
-                let size = self.b.u32(bytes as u32);
-                self.b.mad_wide(Ty::S32, offset, size, corner)
-            };
+            let (moved, more) = self.corner_along(corner, (start, stride, known), bytes, wide);
+            corner = moved;
+            shift += more;
             align = align.min(power(start_divisor.saturating_mul(stride_divisor).saturating_mul(bytes)));
             // The tile stays inside where its index cannot be negative and the array's size is a multiple of its extent...
             let most = fact.greatest.saturating_mul(step_of(&ty, position) as i64).saturating_add(extent as i64);
@@ -323,6 +317,7 @@ impl Lowering<'_> {
             axes,
             wide,
             corner,
+            shift,
             bases: BTreeMap::new(),
             align,
             base: tensor.base,
@@ -335,6 +330,40 @@ impl Lowering<'_> {
             unit: bytes,
             packed: is_packed.then_some(tensor.base),
         })
+    }
+
+    /// A corner moved to where a tile starts along an axis, and the bytes that it is still to be moved by.
+    fn corner_along(
+        &mut self,
+        corner: Reg,
+        (start, stride, known): (Reg, Reg, Option<i64>),
+        bytes: u64,
+        wide: bool,
+    ) -> (Reg, i64) {
+        if wide {
+            let stride = self.widen(stride);
+            let offset = self.b.mul(Ty::S64, start, stride);
+            let size = self.b.u64(bytes);
+            return (self.b.mad(Ty::S64, offset, size, corner), 0);
+        }
+        let (place, more) = if known == Some(1) { self.less_constant(start) } else { (start, 0) };
+        let offset = self.b.mul(Ty::S32, place, stride);
+        let size = self.b.u32(bytes as u32);
+        (self.b.mad_wide(Ty::S32, offset, size, corner), more * bytes as i64)
+    }
+
+    /// A number as one that others may be computed from, too, and a constant.
+    fn less_constant(&self, number: Reg) -> (Reg, i64) {
+        let kernel = self.b.kernel();
+        let is_sum = |inst| matches!(kernel.code(inst), Some(Code::Add(Ty::S32 | Ty::U32)));
+        let sum = kernel.definition(number).filter(|&inst| is_sum(inst)).map(|inst| kernel.inst(inst).args.as_slice());
+        match sum {
+            Some(&[_, Arg::Use(place), Arg::Use(step)]) => match kernel.constant(step) {
+                Some(step) => (place, i64::from(step as u32 as i32)),
+                None => (number, 0),
+            },
+            _ => (number, 0),
+        }
     }
 
     /// A tile's index in as many bits as offsets have.
@@ -419,6 +448,13 @@ impl Lowering<'_> {
         Some(within)
     }
 
+    /// Finds the addresses of a thread's elements, for all ways that follow.
+    pub(super) fn find_addresses(&mut self, window: &mut Window) {
+        for register in 0..window.place.len() {
+            self.address(window, register);
+        }
+    }
+
     /// Whether a tile lies in its array, with so many elements on both sides of its lines: the same in all threads; `None` where that is known, or elements
     /// ask for themselves.
     pub(super) fn lies_inside(&mut self, window: &Window, beside: u64) -> Option<Reg> {
@@ -447,7 +483,7 @@ impl Lowering<'_> {
     /// The address of a register's element.
     pub(super) fn address(&mut self, window: &mut Window, register: usize) -> Address {
         let bytes = window.unit as i64;
-        let mut constant = 0;
+        let mut constant = window.shift;
         let mut key: SmallVec<[(u64, u64); 4]> = SmallVec::new();
         for (dim, side) in window.axes.iter().enumerate() {
             let (xor, add) = window.place.parts(register, dim);
