@@ -64,8 +64,11 @@ impl Lowering<'_> {
             return None;
         }
         let bits = self.neighbours_of(window, Ends::Among, Begin::Anywhere);
-        let known = self.neighbours_of(window, Ends::Among, Begin::Known);
-        (1 << bits.len() == width && known.len() < bits.len()).then_some((bits, dim))
+        let known = self.neighbours_of(window, Ends::Among, Begin::Known).len();
+        // Parts of vectors that several lines have take less than to shift each line's own way.
+        let one_line = window.axes.iter().enumerate().all(|(other, side)| other == dim || side.extent == 1);
+        let pays = known < bits.len() && (one_line || known == 0);
+        (1 << bits.len() == width && pays).then_some((bits, dim))
     }
 
     /// Elements that a load of such a tile may read on both sides of its lines.

@@ -92,7 +92,10 @@ impl Lowering<'_> {
                 values.extend(self.load_run(words, elem, &one, padding, false));
             }
             let new = self.joined(elem, &values);
-            read[at] = new.into_iter().zip(&read[at]).map(|(new, &old)| self.b.select(cut, new, old)).collect();
+            // Elsewhere they are the padding, as what was to be there may be.
+            let is_padding = |this: &Self, word: Reg| this.b.kernel().constant(word).is_some();
+            let choose = |(new, &old): (Reg, &Reg)| if is_padding(self, old) { new } else { self.b.select(cut, new, old) };
+            read[at] = new.into_iter().zip(&read[at]).map(choose).collect();
         }
     }
 

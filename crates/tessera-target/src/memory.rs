@@ -141,13 +141,12 @@ impl Lowering<'_> {
 
     fn load_view(&mut self, op: Op, data: &OpData, order: MemoryOrder, words: &str) -> Lowered<Regs> {
         let layout = self.layout(data.results[0])?;
-        let mut window = self.window(data.one(0), data.group(1), &layout)?;
+        let window = self.window(data.one(0), data.group(1), &layout)?;
         if order != MemoryOrder::Weak || self.masked.contains_key(&op) || !self.is_in_many_runs(op, &window) {
             return self.load_window(op, order, words, window);
         }
         let beside = self.read_beside(&window);
         let Some(inside) = self.lies_inside(&window, beside) else { return self.load_window(op, order, words, window) };
-        self.find_addresses(&mut window);
         let classes = vec![class_of(Elem::Num(window.dtype)); window.place.len()];
         let (whole, part, past) = (self.b.new_block(&[]), self.b.new_block(&[]), self.b.new_block(&classes));
         self.b.branch(inside, (whole, &[]), (part, &[]));
@@ -199,7 +198,7 @@ impl Lowering<'_> {
             (None, Some(base)) => runs.iter().map(|run| self.load_packed(base, elem, run, padding)).collect::<Lowered<_>>()?,
             (None, None) if single => runs.iter().map(|run| self.load_run(words, elem, run, padding, true)).collect(),
             (None, None) => {
-                let is_cut = !alone && runs.iter().any(|run| run.cut.is_some());
+                let is_cut = !alone && !self.multiplies_matrices() && runs.iter().any(|run| run.cut.is_some());
                 let beside = if is_cut { self.beside(&window) } else { None };
                 self.load_runs(words, &window, &runs, padding, beside)
             }
@@ -267,11 +266,10 @@ impl Lowering<'_> {
     fn store_view(&mut self, op: Op, data: &OpData, order: MemoryOrder, words: &str) -> Lowered<()> {
         let layout = self.layout(data.one(0))?;
         let regs = self.regs(data.one(0))?;
-        let mut window = self.window(data.one(1), data.group(2), &layout)?;
+        let window = self.window(data.one(1), data.group(2), &layout)?;
         let is_simple = order == MemoryOrder::Weak && self.is_in_many_runs(op, &window);
         let inside = if is_simple { self.lies_inside(&window, 0) } else { None };
         let Some(inside) = inside else { return self.store_window(&regs, order, words, window) };
-        self.find_addresses(&mut window);
         let (whole, part, past) = (self.b.new_block(&[]), self.b.new_block(&[]), self.b.new_block(&[]));
         self.b.branch(inside, (whole, &[]), (part, &[]));
         for (block, window) in [(whole, window.unbounded()), (part, window)] {
@@ -343,8 +341,9 @@ impl Lowering<'_> {
         let elem = Elem::Num(window.dtype);
         let filler = |this: &mut Self, run: &Run| this.joined(elem, &vec![padding; run.registers.len()]);
         let mut all: Vec<Vec<Reg>> = runs.iter().map(|run| filler(self, run)).collect();
-        // What is read into its place is held once, what waits for the ends twice.
-        let ends_first = beside.is_none() && window.place.len() * window.unit as usize > FEW_BYTES;
+        // What is read into its place is held once, what waits for the ends twice: products have no registers for that.
+        let many = self.multiplies_matrices() || window.place.len() * window.unit as usize > FEW_BYTES;
+        let ends_first = beside.is_none() && many;
         if ends_first {
             all = self.load_ends(words, window, runs, padding, (all, None));
         }

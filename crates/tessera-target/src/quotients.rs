@@ -75,8 +75,8 @@ impl Lowering<'_> {
     }
 
     /// Whether the function multiplies matrices: sums are divided once for all of their products, and the long way stands between those of two tiles (heads of 64
-    /// took 1.07 times as long).
-    fn multiplies_matrices(&self) -> bool {
+    /// took 1.07 times as long). Sums and factors have the registers.
+    pub(super) fn multiplies_matrices(&self) -> bool {
         use TileOp::{MmaFragment, MmaFragmentSparse, MmaShared, MmaSync, Wgmma, WgmmaPromoted};
         let multiplies = |op: Op| match &self.func.ops[op].kind {
             OpKind::Schedule(kind) => {

@@ -448,13 +448,6 @@ impl Lowering<'_> {
         Some(within)
     }
 
-    /// Finds the addresses of a thread's elements, for all ways that follow.
-    pub(super) fn find_addresses(&mut self, window: &mut Window) {
-        for register in 0..window.place.len() {
-            self.address(window, register);
-        }
-    }
-
     /// Whether a tile lies in its array, with so many elements on both sides of its lines: the same in all threads; `None` where that is known, or elements
     /// ask for themselves.
     pub(super) fn lies_inside(&mut self, window: &Window, beside: u64) -> Option<Reg> {
