@@ -93,7 +93,7 @@ impl Excused {
 const ALL: &[Arch] = &TARGETS;
 const CLUSTERS: &[Arch] = &[Arch::Sm90a, Arch::Sm100a];
 
-const OPEN: [Open; 21] = [
+const OPEN: [Open; 22] = [
     // With 16 keys a thread; 12 spill nothing, and take 1.08 to 1.11 times as long.
     (["sort", "move"], &["fp32", "int32"], ALL, Excused::Spills(56)),
     (["csr_to_csc", "move"], &["fp32"], ALL, Excused::Spills(56)),
@@ -111,6 +111,7 @@ const OPEN: [Open; 21] = [
     (["log_softmax", "log_softmax_pieces"], &["bf16", "fp16"], &[Arch::Sm80], Excused::Spills(64)),
     // Rows of 16,500 that begin between vectors, a block a multiprocessor.
     (["add_rms_norm", "add_rms_norm_alike"], &["bf16", "fp16"], CLUSTERS, Excused::Spills(8)),
+    (["layer_norm", "layer_norm_alike"], &["bf16", "fp16"], &[Arch::Sm80], Excused::Spills(8)),
     // A thread has 64 elements of a row that a cluster of sixteen shares.
     (["log_softmax", "log_softmax"], &["bf16", "fp16"], CLUSTERS, Excused::Spills(24)),
     (["top_k", "select"], &["bf16", "fp16", "fp32"], ALL, Excused::Spills(576)),
