@@ -52,23 +52,6 @@ for m, n in [(16384, 2881)]:
         k = x.float().abs().amax(-1, keepdim=True).clamp(min=1e-10) / 448.0
         return (x.float() / k).to(torch.float8_e4m3fn), k
     case(f"fp8 quantise rows {m}x{n}", launch((m,), K.quant_rows, (x, q, s, pow2(n))), lambda: q.float(), lambda: f(x)[0].float(), {"compiled": lambda: f(x)}, x.nbytes + q.nbytes)
-for n, t in [(50_000_001, 2048)]:
-    p, g, m_, v_ = R(n, dtype=torch.float32), R(n), R(n, dtype=torch.float32), R(n, dtype=torch.float32).abs()
-    p0, m0, v0 = p.clone(), m_.clone(), v_.clone()
-    def f():
-        mm = 0.9 * m0 + 0.1 * g.float(); vv = 0.999 * v0 + 0.001 * g.float() ** 2
-        return p0 * (1 - 1e-3 * 0.1) - 1e-3 * (mm / 0.1) / ((vv / 0.001).sqrt() + 1e-8)
-    k = launch((-(-n // t),), K.adamw, (p, g, m_, v_, 1e-3, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001, t))
-    def fc():
-        mm = 0.9 * m0 + 0.1 * g.float(); vv = 0.999 * v0 + 0.001 * g.float() ** 2
-        m0.copy_(mm); v0.copy_(vv); p0.mul_(1 - 1e-3 * 0.1).sub_(1e-3 * (mm / 0.1) / ((vv / 0.001).sqrt() + 1e-8))
-    saved = {}
-    def once(k=k):
-        k()
-        if "p" not in saved: saved["p"] = p.clone()
-    once.parts = k.parts
-    case(f"adamw {n}", once, lambda: saved["p"], f, {"compiled": fc}, 26 * n)
-
 for (M, N, Kk), t, dt in [((3000, 5001, 2002), (128, 128, 64), torch.float16), ((2049, 2049, 2049), (128, 128, 64), bf)]:
     A, B, O = R(M, Kk, dtype=dt), R(Kk, N, dtype=dt), E(M, N, dtype=dt)
     case(f"matmul {dt} {M}x{N}x{Kk} {t}", launch((-(-M // t[0]), -(-N // t[1])), K.matmul, (A, B, O, *t)), lambda: O, lambda: A.double() @ B.double(), {"torch": lambda: A @ B}, 0, 2 * M * N * Kk)

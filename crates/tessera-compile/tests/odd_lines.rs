@@ -127,11 +127,16 @@ fn agree(work: &str, storage: DType, [rows, columns]: [i64; 2], grid: u32, arch:
 
 /// The same of arrays of any sizes, in tiles of so many columns.
 fn agree_of(work: &str, storage: DType, sizes: [Vec<i64>; 3], tile: i64, grid: u32, arch: Arch) -> bool {
+    let types = sizes.each_ref().map(|sizes| array(storage, sizes));
+    agree_as(work, storage, sizes, types, tile, grid, arch)
+}
+
+/// The same of arrays of which so much is known.
+fn agree_as(work: &str, storage: DType, sizes: [Vec<i64>; 3], types: [ArgType; 3], tile: i64, grid: u32, arch: Arch) -> bool {
     let file = parse_file("odd.py", &format!("{HEAD}{work}"));
     let acc = if storage == DType::F64 { DType::F64 } else { DType::F32 };
     let [rows, columns] = [sizes[0][0], sizes[0][1]];
-    let mut args: Vec<(String, ArgType)> =
-        ["x", "w", "y"].iter().zip(&sizes).map(|(name, sizes)| (name.to_string(), array(storage, sizes))).collect();
+    let mut args: Vec<(String, ArgType)> = ["x", "w", "y"].map(String::from).into_iter().zip(types).collect();
     args.push(("ACC".to_string(), ArgType::Const(ConstValue::DType(acc))));
     args.push(("N".to_string(), ArgType::Const(ConstValue::Int(tile))));
     state_odd_lines(&mut args, |place| {
@@ -263,4 +268,20 @@ fn neighbours_by_indices() {
         }
     }
     agree_of(NEIGHBOURS, DType::F32, [vec![12, 2048], vec![1], vec![12, 2048]], 1024, 3, Arch::Sm80);
+}
+
+/// Tiles that lie in lines of a known length, which is a little more than theirs: the last vector of an array's last line is not whole.
+#[test]
+fn tiles_of_lines_that_are_a_little_longer() {
+    for storage in [DType::F32, DType::BF16, DType::F8E4M3] {
+        for columns in [1025, 1027, 1031] {
+            let sizes = [vec![3, columns], vec![3, 1024], vec![3, 1024]];
+            let mut types = sizes.each_ref().map(|sizes| array(storage, sizes));
+            if let ArgType::Array { shape, strides, .. } = &mut types[0] {
+                shape[1] = Extent::Static(columns);
+                strides[0] = Extent::Static(columns);
+            }
+            agree_as(&SHIFTED.replace("ROWS", "1"), storage, sizes, types, 1024, 3, Arch::Sm90a);
+        }
+    }
 }

@@ -236,10 +236,7 @@ impl Lowering<'_> {
         for (position, &value) in index.iter().enumerate() {
             let dim = ty.dim_map[position] as usize;
             let (size, stride) = (tensor.sizes[dim], tensor.strides[dim]);
-            let known = self.b.kernel().constant(stride).map(|bits| match self.class(stride) {
-                Class::B64 => bits as i64,
-                _ => i64::from(bits as u32 as i32),
-            });
+            let known = self.integer_in(stride);
             let (size_divisor, stride_divisor) = (facts.sizes[dim], known.map_or(facts.strides[dim], i64::unsigned_abs));
             let extent = u64::from(ty.tile[position]);
             if !self.func.ty(value).is_scalar() {
@@ -289,13 +286,16 @@ impl Lowering<'_> {
                 None => [fact.least, fact.greatest].map(|index| index.saturating_mul(step_of(&ty, position) as i64)).into(),
             };
             let padded = begins.is_none() && layout.shape()[position] != extent;
+            // Of lines that begin between vectors more is read than the tile has: it is asked for, wherever the tile lies.
+            let whole = facts.aligned(dim, bytes) * bytes == 16 && (start_divisor.saturating_mul(bytes)).is_multiple_of(16);
+            let asked = !covered || padded || known == Some(1) && !whole;
             let size = if wide { self.widen(size) } else { size };
             axes.push(Side {
                 known,
                 stride,
                 dim,
                 size,
-                bound: (!covered || padded).then_some((start, size)),
+                bound: asked.then_some((start, size)),
                 inside: BTreeMap::new(),
                 gathered: None,
                 size_divisor,
@@ -352,16 +352,21 @@ impl Lowering<'_> {
         (self.b.mad_wide(Ty::S32, offset, size, corner), more * bytes as i64)
     }
 
+    /// The integer that a register is known to hold.
+    fn integer_in(&self, number: Reg) -> Option<i64> {
+        self.b.kernel().constant(number).map(|bits| match self.class(number) {
+            Class::B64 => bits as i64,
+            _ => i64::from(bits as u32 as i32),
+        })
+    }
+
     /// A number as one that others may be computed from, too, and a constant.
     fn less_constant(&self, number: Reg) -> (Reg, i64) {
         let kernel = self.b.kernel();
         let is_sum = |inst| matches!(kernel.code(inst), Some(Code::Add(Ty::S32 | Ty::U32)));
         let sum = kernel.definition(number).filter(|&inst| is_sum(inst)).map(|inst| kernel.inst(inst).args.as_slice());
         match sum {
-            Some(&[_, Arg::Use(place), Arg::Use(step)]) => match kernel.constant(step) {
-                Some(step) => (place, i64::from(step as u32 as i32)),
-                None => (number, 0),
-            },
+            Some(&[_, Arg::Use(place), Arg::Use(step)]) => self.integer_in(step).map_or((number, 0), |step| (place, step)),
             _ => (number, 0),
         }
     }
